@@ -21,9 +21,8 @@ from tests.support.document_bench import (
     written,
 )
 from tests.support.tab_page import TabPage
+from tk_ai_extension.notebooks import pages
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.tabs import registry
-from tk_ai_extension.server import tabs
 from tk_ai_extension.workspace.paths import notebook_path
 
 
@@ -55,8 +54,7 @@ async def bench(
 
 @pytest.fixture
 async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TabHarness]:
-    monkeypatch.setattr(registry, "GRACE", DEADLINE)
-    monkeypatch.setattr(tabs, "GRACE", DEADLINE)
+    monkeypatch.setattr(pages, "GRACE", DEADLINE)
     async with listening_server(tmp_path) as (app, address):
         stored = notebook(code("a", "aaaa1111"), code("b", "bbbb2222"))
         (Path(app.root_dir) / PATH).write_bytes(written(stored))
@@ -72,5 +70,4 @@ async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 @pytest.fixture
 def short_grace(harness: TabHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tab that goes away counts as lost at once."""
-    monkeypatch.setattr(registry, "GRACE", SHORT)
-    monkeypatch.setattr(tabs, "GRACE", SHORT)
+    monkeypatch.setattr(pages, "GRACE", SHORT)

@@ -22,7 +22,7 @@ from tk_ai_extension.model.errors import OutcomeUnknown, SaveFailed, TabOffline
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.server import tabs
+from tk_ai_extension.notebooks import pages
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 
@@ -247,7 +247,7 @@ async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(
 async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
     harness: TabHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tabs, "ANSWER", 0.2)
+    monkeypatch.setattr(pages, "ANSWER", 0.2)
     document = await harness.document()
 
     async def silent(_: Json) -> None:

@@ -21,9 +21,8 @@ from tk_ai_extension.model.errors import OutcomeUnknown, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.notebooks.files import NotebookFiles
-from tk_ai_extension.notebooks.tabs.document import TabDocument
-from tk_ai_extension.notebooks.tabs.protocol import Tab, TabGone, TabRefused
-from tk_ai_extension.notebooks.tabs.registry import TabRegistry
+from tk_ai_extension.notebooks.live import LiveDocument
+from tk_ai_extension.notebooks.pages import Page, Pages, Tab, TabGone, TabRefused
 
 KEY = " typed"
 A, B = "aaaa1111", "bbbb2222"
@@ -44,10 +43,6 @@ OPERATIONS: dict[str, tuple[Operation, Callable[[list[str]], bool]]] = {
     ),
     "move": (Move(A, to=1, after=B), lambda cells: index_of("a", cells) > index_of("b", cells)),
 }
-
-
-def ignore(_: str) -> None:
-    """Nothing is done about a notice."""
 
 
 def index_of(start: str, cells: list[str]) -> int:
@@ -92,18 +87,16 @@ class Script:
         return options[chosen]
 
 
-class ScriptedTab:
-    """A notebook in a tab, and the channel to it; see `Tab` and `TabChannel`."""
-
-    id = "1"
-    path = "n.ipynb"
-    shared = False
+class ScriptedTab(Tab):
+    """A notebook in a tab that answers as the script says."""
 
     def __init__(self, script: Script, file: Path) -> None:
+        super().__init__(Page("ann", "c" * 16), "1")
+        self.path = "n.ipynb"
         self.script = script
         self.file = file
         self.notebook = TabNotebook(self.path, STORED, "")
-        self.state = "open"
+        self.place = "open"
         self.typed = False
         self.asked = 0
         self.refusing: set[str] = set()
@@ -113,12 +106,10 @@ class ScriptedTab:
     def dirty(self) -> bool:
         return self.notebook.dirty
 
-    # --- Tab
-
     async def ask(self, method: str, **arguments: Any) -> Json:
         for _ in range(3):  # As a socket does: other tasks go on meanwhile.
             await asyncio.sleep(0)
-        if self.state != "open":
+        if self.place != "open":
             raise TabGone
         self.asked += 1
         self.person(self.script.choose(PERSON))
@@ -131,9 +122,9 @@ class ScriptedTab:
         else:
             answer_of = {}
         if answer.startswith("closed"):
-            self.state = "closed"
+            self.place = "closed"
         if answer.startswith("away"):
-            self.state = "away"
+            self.place = "away"
         if answer.startswith(("closed", "away", "cut")):
             raise TabGone
         if answer.startswith("refused"):
@@ -173,34 +164,35 @@ class ScriptedTab:
             case "save":
                 self.save()
 
-    # --- TabChannel
+
+class ScriptedPages(Pages):
+    """The connection to the tab."""
+
+    def __init__(self, tab: ScriptedTab, warn: Callable[[str], None]) -> None:
+        super().__init__()
+        self.tab = tab
+        self.warn = warn
 
     def present(self, path: str) -> list[Tab]:
-        return [self] if self.state == "open" and path == self.path else []
+        return [self.tab] if self.tab.place == "open" and path == self.tab.path else []
 
     async def find(self, path: str) -> Tab | None:
-        if self.state == "away" and self.dirty:
+        if self.tab.place == "away" and self.tab.dirty:
             raise TabOffline("It is away.")
-        if self.state == "away":
-            self.state = "closed"
+        if self.tab.place == "away":
+            self.tab.place = "closed"
         return next(iter(self.present(path)), None)
 
     async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
-        assert tab is self
+        assert tab is self.tab
         await asyncio.sleep(0)
-        if self.state == "away" and seconds is None:
-            self.state = self.script.choose(("open", "closed"))
-        return self.state == "open"
+        if self.tab.place == "away" and seconds is None:
+            self.tab.place = self.tab.script.choose(("open", "closed"))
+        return self.tab.place == "open"
 
-    def is_known(self, tab_id: str) -> bool:
-        assert tab_id == self.id
-        return self.state != "closed"
-
-    def renamed(self, old: str, new: str) -> None:
-        """Nobody renames it."""
-
-    def subscribe(self, opened: Callable[[str], None]) -> None:
-        """Nothing is opened."""
+    def is_known(self, tab: Tab) -> bool:
+        assert tab is self.tab
+        return self.tab.place != "closed"
 
 
 class Run:
@@ -214,8 +206,8 @@ class Run:
 
     async def outcome(self, operation: Operation) -> str:
         """The journal's state of the edit, once nothing goes on any more."""
-        tabs = TabRegistry(self._tab, ignore, self.warnings.append)
-        document = TabDocument(await self._store.open(self._tab.path), tabs)
+        tabs = ScriptedPages(self._tab, self.warnings.append)
+        document = LiveDocument(await self._store.open(self._tab.path), tabs)
         try:
             applied = await document.apply([operation])
         except OutcomeUnknown as error:
@@ -239,7 +231,7 @@ class Run:
 
     async def cells(self) -> list[str]:
         """The sources as the person has them: in the tab, or in the file if that is closed."""
-        if self._tab.state != "closed":
+        if self._tab.place != "closed":
             return sources(self._tab.notebook.cells)
         return sources((await (await self._store.open(self._tab.path)).read()).cells)
 
@@ -255,12 +247,12 @@ async def check(kind: str, store: NotebookFiles, file: Path, script: Script) -> 
     if state == "intended":
         # The tab does not answer, or is closed and its file does not show it: a person has changed the same.
         unclear = kind == "move" or tab.typed
-        assert tab.refused_outcomes or (tab.state == "closed" and unclear), story
+        assert tab.refused_outcomes or (tab.place == "closed" and unclear), story
     else:
         assert is_in(cells) == (state == "done"), f"{cells}: {story}"
     assert cells.count("new") + cells.count("new" + KEY) <= 1, f"{cells}: {story}"
     # What a person typed is in the tab, whole.
-    if tab.typed and tab.state != "closed":
+    if tab.typed and tab.place != "closed":
         assert any(KEY in each for each in cells), f"{cells}: {story}"
     parts = "".join(cells).replace(KEY, "").replace("of a person", "").replace("new", "")
     assert sorted(parts.replace("xyz", "a")) in (["a", "b"], ["b"]), f"{cells}: {story}"

@@ -22,8 +22,8 @@ from tk_ai_extension.model.errors import Conflict, NotebookExists
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.notebooks import pages
 from tk_ai_extension.notebooks.files import NotebookFile, NotebookFiles
-from tk_ai_extension.notebooks.tabs import registry
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -98,8 +98,8 @@ async def test_a_notebook_is_not_created_below_unsaved_changes_in_a_tab(
 async def test_tabs_that_do_not_answer_hold_up_neither_an_edit_nor_the_end_of_a_run(
     harness: TabHarness, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(registry, "REFRESH_WAIT", SHORT)
-    pages = [harness.page, await harness.another_page()]
+    monkeypatch.setattr(pages, "REFRESH_WAIT", SHORT)
+    there = [harness.page, await harness.another_page()]
     rewrite, answers = NotebookFile.rewrite, asyncio.Event()
     await harness.page.close_notebook(PATH)
     document = await harness.document()
@@ -109,7 +109,7 @@ async def test_tabs_that_do_not_answer_hold_up_neither_an_edit_nor_the_end_of_a_
             await answers.wait()
 
     async def late(file: NotebookFile, *arguments: Any) -> Any:
-        for page in pages:
+        for page in there:
             await page.opened(PATH)
             page.before = before
         return await rewrite(file, *arguments)
@@ -128,5 +128,5 @@ async def test_tabs_that_do_not_answer_hold_up_neither_an_edit_nor_the_end_of_a_
     def has_read(cell: Json) -> bool:
         return bool(cell["outputs"]) if what == "outputs" else cell["source"] == "a = 1"
 
-    await harness.changes(lambda: all(has_read(page.notebooks[PATH].cells[0]) for page in pages))
-    await pages[1].close()
+    await harness.changes(lambda: all(has_read(page.notebooks[PATH].cells[0]) for page in there))
+    await there[1].close()

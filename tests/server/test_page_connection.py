@@ -12,16 +12,17 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, TabOffline
-from tk_ai_extension.notebooks.tabs.protocol import (
+from tk_ai_extension.notebooks import pages
+from tk_ai_extension.notebooks.pages import (
     MAX_NAME,
     MAX_PATH,
     MAX_TABS,
+    Page,
+    Pages,
     TabGone,
     TabRefused,
 )
-from tk_ai_extension.server import tabs
 from tk_ai_extension.server.handlers import tabs as handlers
-from tk_ai_extension.server.tabs import Page, Tabs
 
 DEADLINE = 20.0
 CLIENT = "c" * 16
@@ -46,7 +47,7 @@ def tab_entry(name: str = "n", path: str = "n.ipynb", *, dirty: bool = False) ->
 
 
 def page_with(
-    channel: Tabs, *listed: dict[str, Any], user: str = "ann"
+    channel: Pages, *listed: dict[str, Any], user: str = "ann"
 ) -> tuple[Page, FakeConnection]:
     connection = FakeConnection()
     page = channel.connect(user, CLIENT, connection)
@@ -139,13 +140,13 @@ async def test_a_question_to_a_page_that_has_just_gone_ends_at_once(
     socket = await connect(**jp_auth_header)
     await socket.write_message(json.dumps({"tabs": [tab_entry()], "received": 0, "list": 1}))
     await asyncio.wait_for(socket.read_message(), DEADLINE)
-    channel: Tabs = jp_serverapp.web_app.settings[handlers.TABS_KEY]
+    channel: Pages = jp_serverapp.web_app.settings[handlers.TABS_KEY]
     (tab,) = channel.present("n.ipynb")
-    assert isinstance(tab, tabs.OpenTab)
+    assert isinstance(tab, pages.Tab)
     connection: Any = tab.page.connection
     # Nothing knows yet that it has ended.
     connection.ws_connection.stream.close()
-    async with asyncio.timeout(tabs.ANSWER / 4):
+    async with asyncio.timeout(pages.ANSWER / 4):
         with pytest.raises(TabGone):
             await tab.ask("read", since=0)
     socket.close()
@@ -156,7 +157,7 @@ async def test_a_question_to_a_page_that_has_just_gone_ends_at_once(
 
 @pytest.mark.proves("threat:other-user")
 async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_name() -> None:
-    channel = Tabs()
+    channel = Pages()
     hers, her_connection = page_with(channel, tab_entry(path="hers.ipynb"))
     his, his_connection = page_with(channel, tab_entry(path="his.ipynb"), user="ben")
     assert hers is not his
@@ -172,7 +173,7 @@ async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_nam
 
 
 async def test_an_answer_that_is_none_is_refused_and_a_late_one_is_nothing() -> None:
-    channel = Tabs()
+    channel = Pages()
     page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     for answer in ({"result": 1}, {"error": {"code": "too_large", "message": "m", "status": "x"}}):
@@ -189,9 +190,9 @@ async def test_an_answer_that_is_none_is_refused_and_a_late_one_is_nothing() -> 
 
 @pytest.mark.proves("threat:exhaustion")
 async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabs, "MAX_PAGES", 1)
-    monkeypatch.setattr(tabs, "MAX_ASKED", 1)
-    channel = Tabs()
+    monkeypatch.setattr(pages, "MAX_PAGES", 1)
+    monkeypatch.setattr(pages, "MAX_ASKED", 1)
+    channel = Pages()
     page_with(channel, tab_entry())
     with pytest.raises(LimitReached):
         channel.connect("ann", "another-page", FakeConnection())
@@ -218,7 +219,7 @@ async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> None:
-    channel = Tabs()
+    channel = Pages()
     page, _ = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     channel.renamed("n.ipynb", "renamed.ipynb")
@@ -227,7 +228,7 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
         with pytest.raises(InvalidArguments):
             channel.handle(page, {"tabs": listed, "received": 7, "list": 2})
     assert vars(tab) == before
-    assert (list(page.tabs), page.acknowledged) == ([tab.id], 0)
+    assert (page.tabs, page.acknowledged) == ([tab], 0)
     channel.close()
 
 
@@ -235,7 +236,7 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
 
 
 async def test_connections_that_end_because_the_server_stops_start_no_timer() -> None:
-    channel = Tabs()
+    channel = Pages()
 
     class Closing(FakeConnection):
         def drop(self) -> None:
@@ -245,11 +246,11 @@ async def test_connections_that_end_because_the_server_stops_start_no_timer() ->
     page = channel.connect("ann", CLIENT, connection)
     channel.close()
     assert page.connection is None
-    assert not channel._grace
+    assert page.timer is None
 
 
 async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection() -> None:
-    channel = Tabs()
+    channel = Pages()
     page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     again, second = page_with(channel, tab_entry())
@@ -259,11 +260,11 @@ async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection(
     assert channel.present("n.ipynb") == [tab]
     channel.disconnect(page, second, left=True)
     assert await channel.find("n.ipynb") is None
-    assert not channel.is_known(tab.id)
+    assert not channel.is_known(tab)
 
 
 async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> None:
-    channel = Tabs()
+    channel = Pages()
     page, connection = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("apply", op="1"))
@@ -281,8 +282,8 @@ async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> Non
 async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tabs, "GRACE", 0.01)
-    channel = Tabs()
+    monkeypatch.setattr(pages, "GRACE", 0.01)
+    channel = Pages()
     page, connection = page_with(channel, tab_entry(dirty=True))
     channel.disconnect(page, connection, left=False)
     with pytest.raises(TabOffline):
@@ -298,8 +299,8 @@ async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_a
 async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tabs, "GRACE", 0.01)
-    channel = Tabs()
+    monkeypatch.setattr(pages, "GRACE", 0.01)
+    channel = Pages()
     page, connection = page_with(channel, tab_entry(dirty=True))
     channel.disconnect(page, connection, left=False)
     with pytest.raises(TabOffline):
@@ -315,11 +316,11 @@ async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
 async def test_lost_pages_take_no_place_are_bounded_and_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tabs, "GRACE", 0.01)
-    monkeypatch.setattr(tabs, "KEEP_LOST", 1.0)
-    monkeypatch.setattr(tabs, "MAX_PAGES", 3)
-    monkeypatch.setattr(tabs, "MAX_LOST", 5)
-    channel = Tabs()
+    monkeypatch.setattr(pages, "GRACE", 0.01)
+    monkeypatch.setattr(pages, "KEEP_LOST", 1.0)
+    monkeypatch.setattr(pages, "MAX_PAGES", 3)
+    monkeypatch.setattr(pages, "MAX_LOST", 5)
+    channel = Pages()
     freed: list[str] = []
     moved = asyncio.Event()
 
@@ -341,30 +342,32 @@ async def test_lost_pages_take_no_place_are_bounded_and_expire(
                 page, {"tabs": [tab_entry(path=f"{number}.ipynb", dirty=True)], "received": 0}
             )
             channel.disconnect(page, connection, left=False)
-            await until(lambda: not channel._grace)
+            await until(lambda page=page: page.is_lost)
             assert len(channel.disconnected("ann")) <= 5
         assert sorted(channel.disconnected("ann")) == [
             f"{number}.ipynb" for number in range(35, 40)
         ]
         # Others connect, and another user's lost page is not given up for this one's.
         connections = [FakeConnection() for _ in range(3)]
-        pages = [
+        others = [
             channel.connect("bob", f"bob{n:013}", connection)
             for n, connection in enumerate(connections)
         ]
         with pytest.raises(LimitReached):
             channel.connect("bob", "b" * 16, FakeConnection())
-        channel.handle(pages[0], {"tabs": [tab_entry(path="bob.ipynb", dirty=True)], "received": 0})
-        channel.disconnect(pages[0], connections[0], left=False)
+        channel.handle(
+            others[0], {"tabs": [tab_entry(path="bob.ipynb", dirty=True)], "received": 0}
+        )
+        channel.disconnect(others[0], connections[0], left=False)
         # One that comes back in time keeps what it has.
         back = channel.connect("ann", f"page{39:012}", FakeConnection())
         freed.clear()
-        await until(lambda: not channel.disconnected("ann") and not channel._grace and bool(freed))
+        await until(lambda: not channel.disconnected("ann") and bool(freed))
         await until(lambda: not channel.disconnected("bob"))
     assert {f"{number}.ipynb" for number in range(35, 39)} | {"bob.ipynb"} <= set(freed)
-    assert [tab.path for tab in back.tabs.values()] == ["39.ipynb"]
+    assert [tab.path for tab in back.tabs] == ["39.ipynb"]
     assert set(channel._pages) == {
         ("ann", f"page{39:012}"),
-        *(("bob", p.client) for p in pages[1:]),
+        *(("bob", p.client) for p in others[1:]),
     }
     channel.close()

@@ -14,8 +14,8 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, OpenTwice, TabOffline, ToolError
 from tk_ai_extension.model.outputs import OutputChange
 from tk_ai_extension.notebooks.autosave import OutputSaver, Schedule
+from tk_ai_extension.notebooks.pages import TabGone
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs, merged
-from tk_ai_extension.notebooks.tabs.protocol import TabGone
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument

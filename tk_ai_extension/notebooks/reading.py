@@ -152,7 +152,7 @@ class StoredNotebook:
             elif (body := self._changed(slot, content)) is not None:
                 bodies[slot] = body
         notebook = self
-        if any(step.kind != "set" for step in edit.steps):
+        if any(effect.reorders for effect in edit.effects):
             notebook = self._reordered(edit, bodies)
             places = {slot: edit.order.index(slot) for slot in bodies if slot in edit.order}
             bodies = {place: bodies[slot] for slot, place in places.items() if slot >= 0}
@@ -179,11 +179,11 @@ class StoredNotebook:
         """Return the notebook after the insertions, deletions and moves of an edit."""
         cells, faults = list(self.cells), list(self.cell_faults)
         chunks = Chunks(self)
-        for step in edit.steps:
-            at = step.index
-            match step.kind:
+        for effect in edit.effects:
+            at = effect.index
+            match effect.action:
                 case "insert":
-                    body = bodies[step.slot]
+                    body = bodies[effect.slot]
                     cell_id = cellforms.id_of(body.stored, self.nbformat)
                     cells.insert(at, read_cell(body.stored, at, "", cell_id))
                     faults.insert(at, _cell_faults(body.stored))
@@ -192,10 +192,10 @@ class StoredNotebook:
                     del cells[at], faults[at]
                     chunks.pop(at)
                 case "move":
-                    cells.insert(step.to, cells.pop(at))
-                    faults.insert(step.to, faults.pop(at))
-                    chunks.insert(step.to, chunks.pop(at))
-                case "set":
+                    cells.insert(effect.to, cells.pop(at))
+                    faults.insert(effect.to, faults.pop(at))
+                    chunks.insert(effect.to, chunks.pop(at))
+                case _:
                     pass  # `bodies` has what comes out in the end.
         return replace(
             self,

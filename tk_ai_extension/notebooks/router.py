@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
 
     from tk_ai_extension.notebooks.contents import ContentsNotebooks
-    from tk_ai_extension.notebooks.tabs.protocol import TabChannel
-    from tk_ai_extension.notebooks.tabs.registry import TabRegistry
+    from tk_ai_extension.notebooks.pages import Pages
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class NotebookRouter:
             PathRefused and InvalidArguments.
         linked: Folders outside the root that links may lead to.
         contents_manager: Jupyter's contents manager; None without a server.
-        tabs: The channel to open tabs.
+        tabs: The pages with open notebooks.
         warn: Called with warnings for callers, such as that a file was recovered.
     """
 
@@ -44,19 +43,17 @@ class NotebookRouter:
         *,
         linked: Sequence[Path] = (),
         contents_manager: ContentsManager | None = None,
-        tabs: TabChannel | None = None,
+        tabs: Pages | None = None,
         warn: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root
         self._contain = contain
         self._active: set[NotebookSession] = set()
         self._store = _make_store(root, linked, contents_manager)
-        self._channel = tabs
-        self._tabs: TabRegistry | None = None
+        self._tabs = tabs
         if tabs is not None:
-            from tk_ai_extension.notebooks.tabs.registry import TabRegistry
-
-            self._tabs = TabRegistry(tabs, self._on_moved, warn or _log.warning)
+            tabs.warn = warn or _log.warning
+            tabs.subscribe(self._on_moved)
 
     @property
     def backend(self) -> str:
@@ -77,7 +74,7 @@ class NotebookRouter:
 
     def _open_names(self, path: str) -> list[str]:
         """Return the names under which a notebook's file is open, the one to use first."""
-        tabs = [] if self._channel is None else self._channel.present(path)
+        tabs = [] if self._tabs is None else self._tabs.present(path)
         return sorted(dict.fromkeys(tab.path for tab in tabs), key=lambda name: name != path)
 
     async def open(self, path: str) -> SessionDocument:
@@ -89,10 +86,10 @@ class NotebookRouter:
         document.session.reopen, document.session.active = self.open, self._active
         if self._tabs is None:
             return document
-        from tk_ai_extension.notebooks.tabs.document import TabDocument
+        from tk_ai_extension.notebooks.live import LiveDocument
 
         document.session.refresh = self._tabs.refresh
-        return TabDocument(document, self._tabs)
+        return LiveDocument(document, self._tabs)
 
     def _on_moved(self, path: str) -> None:
         """Have a notebook's running cells located again: another tab may hold it now."""
@@ -104,8 +101,8 @@ class NotebookRouter:
     def renamed(self, old: str, new: str) -> None:
         """See `NotebookStore.renamed`."""
         self._store.renamed(old, new)
-        if self._channel is not None:
-            self._channel.renamed(old, new)
+        if self._tabs is not None:
+            self._tabs.renamed(old, new)
 
     async def create(self, path: str, notebook: Json) -> SessionDocument:
         """See `NotebookStore.create`."""
@@ -113,7 +110,7 @@ class NotebookRouter:
         tabs = self._tabs
         if tabs is not None and not await self._store.exists(path):
             # The file of an open notebook was deleted.
-            tab = await tabs.channel.find(path)
+            tab = await tabs.find(path)
             if tab is not None and tab.dirty:
                 raise Conflict(
                     f"A tab of JupyterLab has unsaved changes of {path}, whose file is gone.",
@@ -156,7 +153,7 @@ class NotebookRouter:
         for session in tuple(self._active):
             await session.close()
         if self._tabs is not None:
-            await self._tabs.close()
+            await self._tabs.stop()
         await self._store.close()
 
 

@@ -192,10 +192,9 @@ def relocate_runs(
         after: The cells afterwards.
     """
     cleared = {
-        step.slot
-        for step in edit.steps
-        if step.kind == "set" and step.after and step.before
-        if step.before.outputs and not step.after.outputs
+        effect.slot
+        for effect in edit.effects
+        if effect.before and effect.after and effect.before.outputs and not effect.after.outputs
     }
     for outputs, cell in running:
         if cell.index in cleared:

@@ -151,7 +151,7 @@ class TextDocument(StoredDocument):
             edit, running = made[0]
             relocate_runs(edit, running, notebook.cells)
         snapshot = self.session.shown(notebook.snapshot(self.path))
-        if edit.steps:
+        if edit.effects:
             await self.refresh_tabs()
         return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
 

@@ -1,15 +1,14 @@
 """Edit transactions: the effect of operations, computed before anything is changed.
 
 An `EditTransaction` applies a list of operations to a snapshot and checks every expectation. The result
-is the new order of the cells, the content of the changed ones, and the steps that lead there. Every
-backend applies these steps, so that operations mean the same in all of them.
+is the new order of the cells, the content of the changed ones, and the effect of each operation. Every
+backend applies these effects, so that operations mean the same in all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from tk_ai_extension.model.cells import CellContent, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, InvalidNotebook
@@ -31,31 +30,38 @@ from tk_ai_extension.model.operations import (
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id, same_outputs
 
-_Beside = tuple[str | None, str | None]
-
 MAX_WITNESSES = 8
 """Maximum cells that a deletion names so that undo recognises the notebook."""
 
 
 @dataclass(frozen=True, slots=True)
-class EditStep:
-    """One change of a list of cells, at an index in the result of the previous steps.
+class Effect:
+    """What an operation does to a list of cells, at an index in the result of the operations before.
 
     Attributes:
-        kind: The change.
-        slot: The cell: its index before all steps, or a negative number for a new one.
+        action: The kind of operation.
+        slot: The cell: its index before all operations, or a negative number for a new one.
         index: The cell's index; for a move, the old one.
         to: For a move, the new index.
-        before: The cell before the step; None for an insert.
-        after: The cell after the step; None for a delete.
+        before: The cell before the operation; None for an insert.
+        after: The cell after the operation; None for a delete.
+        previous: For a delete and a move, the key of the cell that was above it.
+        neighbours: For a move, the marks of those beside it afterwards.
     """
 
-    kind: Literal["insert", "delete", "move", "set"]
+    action: Action
     slot: int
     index: int
     to: int = 0
     before: CellContent | None = None
     after: CellContent | None = None
+    previous: str | None = None
+    neighbours: tuple[str | None, str | None] | None = None
+
+    @property
+    def reorders(self) -> bool:
+        """Whether it changes which cells there are, or their order."""
+        return self.action in ("insert", "delete", "move")
 
 
 class EditTransaction:
@@ -68,20 +74,17 @@ class EditTransaction:
     Attributes:
         order: The cells' slots in their new order: an index of the snapshot, or a negative number.
         contents: The new content of each changed slot.
-        steps: The changes, in order.
+        effects: What each operation does, in order.
     """
 
     def __init__(self, snapshot: Snapshot, load: Callable[[int], CellContent]) -> None:
         self.order = list(range(len(snapshot.cells)))
         self.contents: dict[int, CellContent] = {}
-        self.steps: list[EditStep] = []
+        self.effects: list[Effect] = []
         self._snapshot = snapshot
         self._load = load
         self._inserted: dict[str, int] = {}
         self._inserts = 0
-        # For each operation its step, the cell above the one that it deleted or moved, and the marks of
-        # those beside a moved one afterwards.
-        self._done: list[tuple[Action, EditStep, str | None, _Beside | None]] = []
         self._conflicts: list[Json] = []
         # The end of the code that must not change before the commit.
         self._code_end = 0
@@ -128,25 +131,25 @@ class EditTransaction:
         may have moved cells.
         """
         keys: dict[int, str] = {}
-        if any(step.kind != "set" for step in self.steps):
+        if any(effect.reorders for effect in self.effects):
             stored = [cell.id for cell in self._snapshot.cells]
             ids = [stored[slot] if slot >= 0 else self.contents[slot].id for slot in self.order]
             keys = dict(zip(self.order, cell_keys(ids), strict=True))
-        deletes = any(action == "delete" for action, *_ in self._done)
+        deletes = any(effect.action == "delete" for effect in self.effects)
         witnesses = self._witnesses() if deletes else ()
         return tuple(
             Change(
-                action=action,
-                cell=keys.get(step.slot) or self._key_before(step),
-                index=step.to if step.kind == "move" else step.index,
-                before=step.before,
-                after=step.after,
-                index_before=None if step.kind == "insert" else step.index,
-                previous=previous,
-                neighbours=beside,
-                witnesses=witnesses if action == "delete" else None,
+                action=effect.action,
+                cell=keys.get(effect.slot) or self._key_before(effect),
+                index=effect.to if effect.action == "move" else effect.index,
+                before=effect.before,
+                after=effect.after,
+                index_before=None if effect.action == "insert" else effect.index,
+                previous=effect.previous,
+                neighbours=effect.neighbours,
+                witnesses=witnesses if effect.action == "delete" else None,
             )
-            for action, step, previous, beside in self._done
+            for effect in self.effects
         )
 
     def _witnesses(self) -> tuple[str, ...]:
@@ -163,11 +166,11 @@ class EditTransaction:
         known = self.contents.get(slot)
         return self._snapshot.cells[slot].source if known is None else known.source
 
-    def _key_before(self, step: EditStep) -> str:
-        if step.slot >= 0:
-            return self._snapshot.cells[step.slot].key
-        content = step.before or step.after
-        return (content.id if content else None) or f"cell-{step.index}"
+    def _key_before(self, effect: Effect) -> str:
+        if effect.slot >= 0:
+            return self._snapshot.cells[effect.slot].key
+        content = effect.before or effect.after
+        return (content.id if content else None) or f"cell-{effect.index}"
 
     # --- operations
 
@@ -187,7 +190,7 @@ class EditTransaction:
         )
         self._inserted[cell_id or f"\0{slot}"] = slot
         self.order.insert(index, slot)
-        self._record("insert", EditStep("insert", slot, index, after=content))
+        self._record(Effect("insert", slot, index, after=content))
 
     def _insert_at(self, operation: Insert) -> int:
         given = [operation.index, operation.after, operation.before]
@@ -229,14 +232,14 @@ class EditTransaction:
         if not operation.keep_outputs:
             after = replace(after, outputs=(), execution_count=None)
         index = self.order.index(slot)
-        self._record("replace", EditStep("set", slot, index, before=before, after=after))
+        self._record(Effect("replace", slot, index, before=before, after=after))
 
     def _delete(self, operation: Delete) -> None:
         slot, before = self._expected(operation.cell, operation.expect)
         index = self.order.index(slot)
         previous = self._previous(index)
         del self.order[index]
-        self._record("delete", EditStep("delete", slot, index, before=before), previous)
+        self._record(Effect("delete", slot, index, before=before, previous=previous))
 
     def _move(self, operation: Move) -> None:
         slot = self._named(operation.cell, operation.expect)
@@ -251,8 +254,8 @@ class EditTransaction:
             to = self.order.index(below) + 1
         self.order.insert(to, slot)
         content = self._content(slot)
-        step = EditStep("move", slot, index, to, before=content, after=content)
-        self._record("move", step, previous, (self._mark_at(to - 1), self._mark_at(to + 1)))
+        beside = self._mark_at(to - 1), self._mark_at(to + 1)
+        self._record(Effect("move", slot, index, to, content, content, previous, beside))
 
     def _set_outputs(self, operation: SetOutputs) -> None:
         slot = self._named(operation.cell, operation.expect)
@@ -271,7 +274,7 @@ class EditTransaction:
             before, outputs=operation.outputs, execution_count=operation.execution_count
         )
         index = self.order.index(slot)
-        self._record("outputs", EditStep("set", slot, index, before=before, after=after))
+        self._record(Effect("outputs", slot, index, before=before, after=after))
 
     def _need_code(self, key: str, slot: int, code: str) -> None:
         """Compare the code that made a cell's outputs; a difference is a conflict."""
@@ -283,17 +286,10 @@ class EditTransaction:
 
     # --- cells
 
-    def _record(
-        self,
-        action: Action,
-        step: EditStep,
-        previous: str | None = None,
-        beside: _Beside | None = None,
-    ) -> None:
-        if step.after is not None and step.kind != "move":
-            self.contents[step.slot] = step.after
-        self.steps.append(step)
-        self._done.append((action, step, previous, beside))
+    def _record(self, effect: Effect) -> None:
+        if effect.after is not None and effect.action != "move":
+            self.contents[effect.slot] = effect.after
+        self.effects.append(effect)
 
     def _slot(self, key: str) -> int:
         cell = self._snapshot.by_key.get(key)

@@ -13,6 +13,7 @@ from jupyter_server.extension.application import ExtensionApp
 from tk_ai_extension._version import __version__
 from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
+from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.server.activity import ServerActivity
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
@@ -23,7 +24,6 @@ from tk_ai_extension.server.page_channels import PageChannels
 from tk_ai_extension.server.path_events import PathEvents
 from tk_ai_extension.server.services import InterfaceSettings, Services
 from tk_ai_extension.server.settings import ExtensionSettings
-from tk_ai_extension.server.tabs import Tabs
 from tk_ai_extension.workspace.dumpable import hide_process
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             server.event_logger, self.services.renamed, self.services.deleted
         )
         root = getattr(managers.contents, "root_dir", "")
-        self._tabs = self.settings[TABS_KEY] = Tabs(Path(root) if root else None)
+        self._tabs = self.settings[TABS_KEY] = Pages(Path(root) if root else None)
         self._channels = self.settings[CHANNELS_KEY] = PageChannels()
         self.settings[SETTINGS_KEY] = self.services
         self._activity = ServerActivity(

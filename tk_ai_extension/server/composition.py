@@ -14,9 +14,9 @@ from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.notebook import Notebooks
+from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
-from tk_ai_extension.notebooks.tabs.protocol import TabChannel
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.files import ContentsFiles
@@ -42,7 +42,7 @@ APPROVE = "with `nb approve {id}` in the project's folder"
 def build_components(
     app: ExtensionSettings,
     managers: Managers,
-    tabs: TabChannel,
+    tabs: Pages,
     project: ProjectServices | None,
 ) -> ServerComponents:
     """Build the components, as configured by the app's traits."""

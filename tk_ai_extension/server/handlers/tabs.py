@@ -12,7 +12,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
-from tk_ai_extension.notebooks.tabs.protocol import MAX_NAME
+from tk_ai_extension.notebooks.pages import MAX_NAME, Page, Pages
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
@@ -22,7 +22,6 @@ from tk_ai_extension.server.handlers.handler import (
     is_origin_allowed,
 )
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
-from tk_ai_extension.server.tabs import Page, Tabs
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.services import Services
 
 TABS_KEY = "tk_ai_extension_tabs"
-"""Key of the `Tabs` in the web application's settings."""
+"""Key of the `Pages` in the web application's settings."""
 
 CHANNELS_KEY = "tk_ai_extension_channels"
 """Key of the `PageChannels` in the web application's settings."""
@@ -51,7 +50,7 @@ GOING_AWAY = (1000, 1001)
 
 
 class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
-    """The connection of one page; see `server.tabs` and `server.channel`."""
+    """The connection of one page; see `notebooks.pages` and `server.channel`."""
 
     auth_resource = RESOURCE
     _page: Page | None = None
@@ -65,9 +64,9 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         return cast("Services", self.settings[SETTINGS_KEY])
 
     @property
-    def tabs(self) -> Tabs:
+    def tabs(self) -> Pages:
         """The pages of this server."""
-        return cast("Tabs", self.settings[TABS_KEY])
+        return cast("Pages", self.settings[TABS_KEY])
 
     @property
     def channels(self) -> PageChannels:
@@ -188,13 +187,13 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         self._lost(left=self.close_code in GOING_AWAY)
 
     async def send(self, message: str) -> None:
-        """See `notebooks.tabs.PageConnection.send`."""
+        """See `notebooks.pages.PageConnection.send`."""
         # `on_close` handles the end of the connection.
         with suppress(WebSocketClosedError):
             await self.write_message(message)
 
     def drop(self) -> None:
-        """See `notebooks.tabs.PageConnection.drop`."""
+        """See `notebooks.pages.PageConnection.drop`."""
         self.close(4000, "no response")
         self._lost(left=False)
 
@@ -231,7 +230,7 @@ class DisconnectedTabsHandler(TkAIHandler):
         return {"discarded": await self._discard()}
 
     def _waiting(self) -> list[DisconnectedTab]:
-        found = cast("Tabs", self.settings[TABS_KEY]).disconnected(username(self)).items()
+        found = cast("Pages", self.settings[TABS_KEY]).disconnected(username(self)).items()
         return [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(found)]
 
     async def _discard(self) -> str:
@@ -240,7 +239,7 @@ class DisconnectedTabsHandler(TkAIHandler):
             raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
         await self.services.ready()
         path = self.services.workspace.contain(named)
-        if not cast("Tabs", self.settings[TABS_KEY]).discard(username(self), path):
+        if not cast("Pages", self.settings[TABS_KEY]).discard(username(self), path):
             raise NotebookNotFound(
                 f"You have no disconnected tab with unsaved changes of {path}.",
                 hint="GET this route lists your disconnected tabs.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -9,7 +10,6 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
-from tk_ai_extension.notebooks.tabs.protocol import Tab
 
 
 @dataclass(slots=True)
@@ -41,32 +41,27 @@ class TabReplica:
     _nbformat: tuple[int, int] = (4, 5)
     _snapshot: Snapshot | None = None
 
-    async def update(self, tab: Tab) -> None:
-        """Fetch the changes since the last update.
+    async def update(self, ask: Callable[..., Awaitable[Json]], answer: Json | None = None) -> None:
+        """Merge the changes since the last update, which the tab is asked for.
 
-        Raises:
-            TabGone, TabRefused.
+        Args:
+            ask: Asks the tab (`Tab.ask`), and raises its errors.
+            answer: An answer of the tab that has changes; only what it lacks is asked for.
         """
-        self.merge(await tab.ask("read", since=self.version))
-        while self._incomplete:
-            self.merge(await tab.ask("read", since=self.version))
+        more = True
+        while more:
+            delta = await ask("read", since=self.version) if answer is None else answer
+            more, answer = bool(delta.get("more")), None
+            if more or delta["version"] != self.version:
+                self._merge(delta)
 
-    async def take(self, answer: Json, tab: Tab) -> None:
-        """Merge the changes in a tab's answer, and fetch the rest if it is incomplete."""
-        self.merge(answer)
-        if self._incomplete:
-            await self.update(tab)
-
-    def merge(self, delta: Json) -> None:
+    def _merge(self, delta: Json) -> None:
         """Merge changes.
 
         Args:
             delta: ``version``, ``changed`` (cells by id) and, if they changed, ``order`` (ids),
-                ``metadata`` and ``nbformat``; ``more`` if it is incomplete.
+                ``metadata`` and ``nbformat``.
         """
-        self._incomplete = bool(delta.get("more"))
-        if delta["version"] == self.version and not self._incomplete:
-            return
         self.version = int(delta["version"])
         self._snapshot = None
         for cell_id, stored in cast("dict[str, Json]", delta["changed"]).items():
@@ -82,8 +77,6 @@ class TabReplica:
                 self._nbformat = (int(major), int(minor))
                 for known in self._known.values():
                     known.cell = None
-
-    _incomplete: bool = False
 
     # --- reading
 

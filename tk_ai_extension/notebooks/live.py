@@ -1,0 +1,707 @@
+"""A notebook that may be open in a JupyterLab tab: edits the tab if it is, else the stored notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.encoding import encodable
+from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, TabOffline, ToolError
+from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.operations import Applied, LateOutcome, Operation
+from tk_ai_extension.model.outputs import (
+    Append,
+    ClearOutputs,
+    OutputChange,
+    ReplaceOutput,
+    StreamEdit,
+)
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.cellforms import new_cell_id
+from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.replica import TabReplica
+from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.session import (
+    Find,
+    LoadedNotebook,
+    OutputSink,
+    RunningCell,
+    SessionDocument,
+    StoredDocument,
+)
+from tk_ai_extension.notebooks.textdiff import text_edits
+from tk_ai_extension.notebooks.transactions import EditTransaction, Effect
+
+_log = logging.getLogger(__name__)
+
+ROOM_SAVE = 10.0
+"""Seconds within which a collaboration room has to write an edit."""
+
+ROOM_DELAY = 3.0
+"""Seconds after which a room has written what it got from a page that is gone."""
+
+_READ_ATTEMPTS = 3
+"""How often a tab is read if it disconnects meanwhile."""
+
+_EXACT_ATTEMPTS = 5
+"""Number of attempts in which the cells concerned must be unchanged; later only outputs may differ."""
+
+_STALE_WARNING = (
+    "a JupyterLab tab with unsaved changes cannot be reached: this is the last saved version"
+)
+
+_ROOM_READS = 5.0
+"""Seconds in which a collaboration room has read its file, or written what was typed meanwhile."""
+
+_FOREIGN_OUTPUTS = -1
+"""An impossible number of outputs: the cell's outputs are not those of the run."""
+
+T = TypeVar("T")
+
+
+class LiveDocument(SessionDocument):
+    """A notebook in a JupyterLab tab.
+
+    The server reads the tab's content and sends it patches. The tab applies all steps in one transaction
+    if the cells concerned are unchanged, remembers the result, and saves. Each operation determines
+    again which tab holds the notebook; without one, the stored notebook is used.
+
+    Args:
+        kept: The document of the stored notebook: its file.
+        tabs: The pages with tabs.
+    """
+
+    tries = 20
+
+    def __init__(self, kept: StoredDocument, tabs: Pages) -> None:
+        super().__init__(kept.session)
+        self._kept = kept
+        self._tabs = tabs
+
+    @property
+    def path(self) -> str:
+        """See `NotebookDocument.path`."""
+        return self._kept.path
+
+    @property
+    def backend(self) -> str:
+        """``tab`` while a tab is connected, else the stored notebook's backend."""
+        return "tab" if self._tabs.present(self.path) else self._kept.backend
+
+    # --- reading
+
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
+        """See `SessionDocument.pull`."""
+        return await self._query(
+            partial(self._kept.pull, look), lambda _, replica: look(self._pulled(replica))
+        )
+
+    def _pulled(self, replica: TabReplica) -> LoadedNotebook:
+        return LoadedNotebook(replica.snapshot(self.path), replica.content, replica.raw)
+
+    async def read(self) -> Snapshot:
+        """See `NotebookDocument.read`; the last saved version if the tab cannot be reached."""
+        try:
+            return await self._query(
+                self._kept.read, lambda _, replica: replica.snapshot(self.path)
+            )
+        except TabOffline:
+            kept = await self._kept.read()
+            return replace(kept, warnings=(*kept.warnings, _STALE_WARNING))
+
+    async def _query(
+        self,
+        in_kept: Callable[[], Awaitable[T]],
+        in_tab: Callable[[Tab, TabReplica], T],
+        *,
+        deliver: bool = True,
+    ) -> T:
+        """Return the result of a query of the tab that holds the notebook, or of the stored notebook.
+
+        Args:
+            in_kept: Queries the stored notebook.
+            in_tab: Queries a tab's replica.
+            deliver: Whether to deliver the outputs of running cells first.
+        """
+        for _ in range(_READ_ATTEMPTS):
+            tab = await self._current_tab(deliver=deliver)
+            if tab is None:
+                return await in_kept()
+            try:
+                async with self._tabs.locked(tab) as replica:
+                    return in_tab(tab, replica)
+            except TabGone:
+                # It was closed, or may reconnect.
+                await self._tabs.returns(tab)
+            except TabRefused as error:
+                raise error.for_callers(self.path) from error
+        raise TabOffline(f"The tab with {self.path} does not answer.")
+
+    async def _current_tab(self, *, deliver: bool = True) -> Tab | None:
+        """Return the tab that holds the notebook; None if the stored notebook is to be used.
+
+        A tab would save the conversion of a notebook of an old format. Such a notebook is used as stored
+        until the person has saved it.
+        """
+        tab = await self._tabs.find(self.path)
+        if deliver:
+            await self.session.deliver(self)
+        if tab is None:
+            return None
+        with suppress(ToolError):
+            # A save that fails is made again, and is an error of the run that made the outputs.
+            await self._save_ended_runs()
+        replica = tab.replica
+        if not replica.checked:
+            try:
+                replica.checked = (await self._kept.read()).nbformat[0] == 4
+                if tab.shared and replica.checked:
+                    await self._room_reads(tab)
+            except InvalidNotebook:
+                replica.checked = True
+        return tab if replica.checked else None
+
+    async def _room_reads(self, tab: Tab) -> None:
+        """Wait until a room that lived without pages has read what was written to its file.
+
+        It would do so later, over what the page has got by then.
+        """
+        deadline = time.monotonic() + _ROOM_READS
+        with suppress(TabGone, TabRefused):
+            while time.monotonic() < deadline:
+                async with self._tabs.locked(tab) as replica:
+                    shown = replica.snapshot(self.path).cells
+                stored = (await self._kept.stored()).cells
+                if [*map(_looks, shown)] == [*map(_looks, stored)]:
+                    return
+                await asyncio.sleep(0.1)
+
+    async def _save_ended_runs(self) -> None:
+        """Save outputs of cells that ended before a tab took the notebook from its file, without them.
+
+        Raises:
+            The errors of `StoredDocument.flush`.
+        """
+        if any(run.ended for run in self.session.runs):
+            await self._kept.flush()
+
+    # --- editing
+
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
+        """See `SessionDocument.attempt`."""
+        tab = await self._current_tab()
+        if tab is None:
+            return await self._kept.apply(operations)
+        self._kept.check_writable()
+        return await self._apply_in(tab, operations, exact=number < _EXACT_ATTEMPTS)
+
+    async def _apply_in(
+        self, tab: Tab, operations: Sequence[Operation], *, exact: bool
+    ) -> Applied | None:
+        """Apply operations in the tab; return None if the edit must be computed again."""
+        live: LiveEdit | None = None
+        try:
+            async with self._tabs.locked(tab) as replica:
+                pulled = self._pulled(replica)
+                edit = pulled.edited(operations)
+                if not edit.effects:
+                    return Applied(pulled.snapshot, ())
+                live = LiveEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
+                if not await live.apply(exact=exact):
+                    return None
+                after = replica.snapshot(self.path)
+                self._relocate_runs(live, after)
+        except TabGone:
+            if live is None:
+                await self._tabs.returns(tab)
+                return None
+            if not await live.is_in_file():
+                return None
+            return Applied(await self._kept.read(), live.edit.changes())
+        except TabRefused as error:
+            if live is None or not await live.stays():
+                raise error.for_callers(self.path) from error
+            # Nothing shows the notebook with the edit.
+            raise live.unknown() from error
+        return Applied(after, edit.changes()) if await live.save() else None
+
+    def _relocate_runs(self, live: LiveEdit, after: Snapshot) -> None:
+        """Update the running cells' keys after an edit; others may have moved cells since."""
+        outputs_set = {
+            effect.slot
+            for effect in live.edit.effects
+            if effect.before and effect.after and effect.before.outputs != effect.after.outputs
+        }
+        found = live.by_id(after)
+        for writer in self.session.writers:
+            cell = writer.run.find(live.before)
+            if cell is None:
+                continue
+            if cell.index in outputs_set and isinstance(writer.sink, TabSink):
+                writer.sink.outputs_set()
+            if (now := found.get(live.ids.get(cell.index))) is not None:
+                writer.run.relocate(now, len(after.cells))
+
+    # --- outputs
+
+    async def flush(self) -> None:
+        """See `NotebookDocument.flush`."""
+        tab = await self._tabs.find(self.path)
+        if tab is None:
+            await self._kept.flush()
+        else:
+            await self._save_ended_runs()
+            try:
+                await self._tabs.save(tab)
+            except TabGone:
+                raise TabOffline(f"The tab with {self.path} does not answer.") from None
+            except TabRefused as error:
+                raise error.for_callers(self.path) from error
+
+    # --- for the session
+
+    async def locate(self, find: Find) -> RunningCell:
+        """See `SessionDocument.locate`."""
+
+        def in_tab(tab: Tab, replica: TabReplica) -> RunningCell:
+            snapshot = replica.snapshot(self.path)
+            cell = find(snapshot)
+            known = None if cell is None else replica.ids[cell.index]
+            return RunningCell(cell, len(snapshot.cells), TabSink(self._tabs, tab, known))
+
+        return await self._query(partial(self._kept.locate, find), in_tab, deliver=False)
+
+    async def is_current(self, sink: OutputSink) -> bool:
+        """See `SessionDocument.is_current`."""
+        tab = await self._tabs.find(self.path)
+        return sink.tab is tab if isinstance(sink, TabSink) else tab is None
+
+
+class LiveEdit:
+    """An edit in a tab: sent, saved, and reverted if it cannot be saved.
+
+    An edit counts as failed only if the notebook is without it. A lost connection or a refusal does not
+    show that: the tab may have applied the edit before, and people may have changed its cells since, so
+    that it cannot be reverted. So the tab is asked; if it is gone for good, the file is compared.
+
+    Args:
+        tabs: The pages with tabs.
+        tab: The tab; its replica is the notebook before the edit.
+        kept: The document of the stored notebook.
+        edit: The edit.
+        before: The notebook before the edit.
+
+    Attributes:
+        edit: The edit.
+        before: The notebook before the edit.
+        ids: The ids of the cells in the tab, by slot.
+    """
+
+    def __init__(
+        self, tabs: Pages, tab: Tab, kept: StoredDocument, edit: EditTransaction, before: Snapshot
+    ) -> None:
+        self.edit = edit
+        self.before = before
+        self.ids: dict[int | None, str] = dict(enumerate(tab.replica.ids))
+        for effect in edit.effects:
+            if effect.action == "insert" and effect.after is not None:
+                self.ids[effect.slot] = effect.after.id or new_cell_id()
+        self._tabs = tabs
+        self._tab = tab
+        self._kept = kept
+        self._op, self._revert_op = uuid.uuid4().hex, uuid.uuid4().hex
+        # The version after which a change of its cells by others forbids the revert.
+        self._since = tab.replica.version
+
+    # --- steps
+
+    async def apply(self, *, exact: bool) -> bool:
+        """Have the tab apply the edit and update the replica; return whether the tab applied it.
+
+        The order of the cells is always a precondition: the edit's changes name indexes.
+
+        Args:
+            exact: Whether the outputs of the cells concerned must be unchanged, too.
+
+        Raises:
+            TabGone: see `is_in_file`.
+            TabRefused: see `stays`.
+        """
+        needs = [self.ids[slot] for slot in self.edit.needs]
+        steps = self._steps(self.edit.effects, needs, ordered=True)
+        message = {"op": self._op, "exact": exact, "since": self._since, **steps}
+        try:
+            answer = await self._tab.ask("apply", **message)
+            self._since = int(answer["version"])
+            await self._tab.replica.update(self._tab.ask, answer)
+        except TabGone:
+            if not await self._tabs.returns(self._tab):
+                raise
+            # Its id makes the edit idempotent. This answer may include later changes of others: the
+            # revert must not start from its version.
+            answer = await self._tab.ask("apply", **message)
+            await self._tab.replica.update(self._tab.ask, answer)
+        return bool(answer["applied"])
+
+    def _steps(self, effects: Sequence[Effect], needs: Sequence[str], *, ordered: bool) -> Json:
+        touched = [self.ids[effect.slot] for effect in effects if effect.action != "insert"]
+        return {
+            "needs": {"order": ordered, "cells": [*dict.fromkeys([*touched, *needs])]},
+            "steps": [_step(effect, self.ids[effect.slot]) for effect in effects],
+        }
+
+    async def save(self) -> bool:
+        """Have the tab save the edit, or revert it; return whether the notebook has the edit.
+
+        Raises:
+            ToolError: the edit cannot be saved and was reverted.
+            OutcomeUnknown: see `is_in_file`.
+        """
+        try:
+            if self._tab.shared:
+                return await self._ask_again(self._save_in_room)
+            await self._ask_again(partial(self._tabs.save, self._tab))
+        except TabGone:
+            return await self.is_in_file()
+        except TabRefused as error:
+            failure = error.for_callers(self._kept.path)
+            if not await self.stays():
+                raise failure from error
+            self._tabs.warn(
+                f"{self._kept.path} was changed in its open tab, but is not saved: {failure.message} "
+                "Do not repeat the change. Fix the cause, then save the notebook in JupyterLab."
+            )
+        return True
+
+    async def _save_in_room(self) -> bool:
+        """Have the notebook's collaboration room write the file; return whether the file has the edit.
+
+        A room answers that it saved also where it did not, and reads a file that another program wrote
+        over what it has. So the cells of the edit are compared with those in the file.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        refused = TabRefused("save_failed", "its collaboration room does not write the file.")
+        deadline = time.monotonic() + ROOM_SAVE
+        replica = self._tab.replica
+        while time.monotonic() < deadline:
+            try:
+                await self._tabs.save(self._tab)
+            except TabRefused as error:
+                refused = error
+            await replica.update(self._tab.ask)
+            shown = replica.snapshot(self._kept.path)
+            if self._agree(shown, await self._kept.stored()):
+                return self._is_applied_in(shown) is not False
+        raise refused
+
+    async def stays(self) -> bool:
+        """Revert the edit unless its cells were changed since; return whether the notebook has it.
+
+        Raises:
+            OutcomeUnknown: see `is_in_file`; or the tab refuses to answer.
+        """
+        # The revert of an edit that was never applied would change cells.
+        if not await self._is_in_notebook():
+            return False
+        effects = [_inverse(effect) for effect in reversed(self.edit.effects)]
+        # Cells that were only set may have been moved by others.
+        steps = self._steps(effects, (), ordered=any(effect.reorders for effect in effects))
+        message = {"op": self._revert_op, "exact": False, "since": self._since, **steps}
+        with suppress(TabGone, TabRefused):
+            await self._ask_again(partial(self._tab.ask, "apply", **message))
+        return await self._is_in_notebook()
+
+    async def _is_in_notebook(self) -> bool:
+        try:
+            return await self._ask_again(self._is_in_tab)
+        except TabGone:
+            return await self.is_in_file()
+        except TabRefused:
+            raise self.unknown() from None
+
+    async def _is_in_tab(self) -> bool:
+        """Return whether the tab has applied the edit and has not reverted it."""
+        ops = (self._op, self._revert_op)
+        return [(await self._tab.ask("outcome", op=op))["applied"] for op in ops] == [True, False]
+
+    async def _ask_again(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask the tab, and once more if it disconnects and returns."""
+        try:
+            return await ask()
+        except TabGone:
+            if not await self._tabs.returns(self._tab):
+                raise
+        return await ask()
+
+    # --- when the tab is lost
+
+    async def is_in_file(self) -> bool:
+        """Return whether the file has the edit of a tab that is gone for good with its unsaved work.
+
+        Raises:
+            OutcomeUnknown: the tab may reconnect with the edit, or the file does not show it.
+        """
+        if self._tabs.is_known(self._tab):
+            raise self.unknown()
+        deadline = time.monotonic() + (ROOM_DELAY if self._tab.shared else 0)
+        while True:
+            made = self._is_applied_in(await self._kept.read())
+            if made or time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0.1)
+        if made is None or (self._tab.shared and not made):
+            # A page that was cut off from its room may still bring the edit.
+            raise self.unknown()
+        return made
+
+    def unknown(self) -> OutcomeUnknown:
+        """Return the error, which is settled as soon as the tab reports the outcome."""
+        error = OutcomeUnknown(
+            f"It is unknown whether {self._kept.path} was changed: the connection to its tab was lost "
+            "during the change, or the tab does not answer.",
+            LateOutcome(),
+            op_id=self._op,
+        )
+        if self._tabs.is_known(self._tab):
+            self._tabs.spawn(self._settle(error), f"outcome of {self._op}")
+        return error
+
+    async def _settle(self, error: OutcomeUnknown) -> None:
+        """Wait for the tab to reconnect, ask for the outcome, and settle the error with it."""
+        made: bool | None = None
+        while await self._tabs.wait_for_return(self._tab, None):
+            with suppress(TabGone):
+                made = await self._is_kept()
+                break
+        if not self._tabs.is_known(self._tab):
+            made = self._is_applied_in(await self._kept.read())
+        if made is not None:
+            await error.outcome.settle(self.edit.changes() if made else None)
+
+    async def _is_kept(self) -> bool | None:
+        """Have the tab save the edit if it has it; return whether it has it, None if it does not answer.
+
+        Raises:
+            TabGone.
+        """
+        made: bool | None = None
+        try:
+            made = await self._is_in_tab()
+            if made:
+                await self._tabs.save(self._tab)
+        except TabRefused as refused:
+            # The tab shows the person that it cannot be saved.
+            _log.warning("%s was not saved: %s", self._kept.path, refused.message)
+        return made
+
+    # --- comparisons
+
+    def by_id(self, shown: Snapshot) -> dict[str | None, Cell]:
+        """Return the cells of the replica's present snapshot by their ids in the tab."""
+        return dict(zip(self._tab.replica.ids, shown.cells, strict=True))
+
+    def _agree(self, shown: Snapshot, stored: Snapshot) -> bool:
+        """Return whether the tab and the file have equal cells where the edit changed some."""
+        there = self.by_id(shown)
+        if cellforms.has_ids(stored.nbformat):
+            found = {cell.id: cell for cell in stored.cells}
+        elif len(there) == len(stored.cells):
+            found = dict(zip(there, stored.cells, strict=True))
+        else:
+            return False
+        ids = {self.ids[effect.slot] for effect in self.edit.effects}
+        return all(_content(there.get(known)) == _content(found.get(known)) for known in ids)
+
+    def _is_applied_in(self, now: Snapshot) -> bool | None:
+        """Return whether a notebook has the edit's changes; None if that cannot be determined."""
+        by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
+        for effect in self.edit.effects:
+            content = effect.after or effect.before
+            if content is None or content.id is None:
+                return None
+            cell = by_id.get(content.id)
+            end = self.edit.contents.get(effect.slot)
+            if effect.slot not in self.edit.order:
+                if effect.slot >= 0:
+                    return cell is None
+            elif effect.action == "insert":
+                return cell is not None
+            elif end is not None and end.source != self.before.cells[effect.slot].source:
+                # Another source may be a person's change of either.
+                either = {end.source: True, self.before.cells[effect.slot].source: False}
+                return None if cell is None else either.get(cell.source)
+        return None
+
+
+def _step(effect: Effect, cell_id: str) -> Json:
+    """Return an effect as the step that a tab applies (`src/tabs/protocol.ts`)."""
+    before, after = effect.before, effect.after
+    if after is None:
+        return {"do": "delete", "id": cell_id}
+    if effect.action == "move":
+        return {"do": "move", "id": cell_id, "to": effect.to}
+    if before is None:
+        return {"do": "insert", "index": effect.index, "cell": _stored(after, cell_id)}
+    if after.type != before.type:
+        # JupyterLab creates a cell's widget once, for its type at that time.
+        return {"do": "replace", "id": cell_id, "cell": _stored(after, cell_id)}
+    step: Json = {"do": "set", "id": cell_id}
+    if after.source != before.source:
+        step["source"] = _edits(before.source, encodable(after.source))
+    if after.type == "code":
+        if after.outputs != before.outputs:
+            step["outputs"] = encodable(list(after.outputs))
+        if after.execution_count != before.execution_count:
+            step["execution_count"] = after.execution_count
+    return step
+
+
+def _inverse(effect: Effect) -> Effect:
+    """Return the effect that takes an effect back."""
+    back = replace(effect, before=effect.after, after=effect.before)
+    match effect.action:
+        case "insert":
+            return replace(back, action="delete")
+        case "delete":
+            return replace(back, action="insert")
+        case "move":
+            return replace(back, index=effect.to, to=effect.index)
+        case _:
+            return back
+
+
+def _stored(content: CellContent, cell_id: str) -> Json:
+    return encodable({**cellforms.stored_cell(content, as_lines=False), "id": cell_id})
+
+
+def _edits(old: str, new: str) -> list[Json]:
+    """Return minimal edits of a source, last one first, with indexes in UTF-16 code units."""
+    found: list[Json] = []
+    for edit in reversed(text_edits(old, new)):
+        start = utf16(old[: edit.start])
+        end = start + utf16(old[edit.start : edit.end])
+        found.append({"start": start, "end": end, "text": edit.new})
+    return found
+
+
+def utf16(text: str) -> int:
+    """Return the length of a text in UTF-16 code units, as JavaScript counts it.
+
+    >>> utf16("a"), utf16("😀")
+    (1, 2)
+    """
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _content(cell: Cell | None) -> tuple[str, str, int | None] | None:
+    return None if cell is None else (cell.type, cell.source, cell.execution_count)
+
+
+class TabSink(OutputSink):
+    """The outputs of one running cell in a tab; see `OutputSink`.
+
+    Args:
+        tabs: The pages with tabs.
+        tab: The tab.
+        cell: The cell's id in the tab; None if the tab has no such cell.
+    """
+
+    def __init__(self, tabs: Pages, tab: Tab, cell: str | None) -> None:
+        self.tab = tab
+        self._tabs = tabs
+        self._cell = cell
+        # The cell's number of outputs in the tab if no one else changes them; None before the start.
+        self._expected: int | None = None
+        # Whether the next message has all outputs.
+        self._is_whole = True
+
+    async def begin(self, run: RunningOutputs) -> None:
+        """See `OutputSink.begin`; includes outputs from before the notebook was in this tab."""
+        await self._send_all(run, start=True)
+
+    async def push_outputs(self, run: RunningOutputs) -> None:
+        """See `OutputSink.push_outputs`."""
+        if self._cell is None:
+            run.commit_pending()
+        elif self._is_whole:
+            if not await self._send({}):
+                run.hide()
+            run.commit_pending()
+            await self._send_all(run)
+        elif run.pending:
+            mark = run.mark()
+            if not await self._send({"changes": _output_messages(run.commit_pending())}):
+                run.hide(mark)
+                await self._send_all(run)
+        self._tabs.save_soon(self.tab)
+
+    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
+        """See `OutputSink.end`; the tab saves within a second, which is not awaited."""
+        end = {"finish": True, "execution_count": run.execution_count}
+        # Refused if its outputs are not as expected: then send the end once more.
+        if not await self._send(end):
+            await self._send(end)
+        self._tabs.save_soon(self.tab)
+
+    def outputs_set(self) -> None:
+        """Note that an edit replaced the cell's outputs, perhaps by the same number of others."""
+        self._expected = _FOREIGN_OUTPUTS
+
+    async def _send_all(self, run: RunningOutputs, **more: bool) -> None:
+        """Send all visible outputs."""
+        if await self._send({"whole": encodable(run.outputs()), **more}):
+            self._is_whole = run.is_hidden
+
+    async def _send(self, what: Json) -> bool:
+        """Send a message about the cell; return whether its outputs were as expected.
+
+        Raises:
+            TabGone, ToolError.
+        """
+        if self._cell is None:
+            return True
+        try:
+            answer = await self.tab.ask("outputs", cell=self._cell, expected=self._expected, **what)
+        except TabRefused as error:
+            raise error.for_callers(self.tab.path) from error
+        if answer.get("gone"):
+            self._cell = None
+            return True
+        self._expected = int(answer["count"])
+        if answer["applied"]:
+            return True
+        self._is_whole = True
+        return False
+
+
+def _looks(cell: Cell) -> tuple[str, str, int | None, int, int]:
+    outputs = cell.outputs
+    # How a file stores other outputs changes their size.
+    size = outputs.size if {*outputs.mimes} <= {"stdout", "stderr"} else 0
+    return cell.type, cell.source, cell.execution_count, outputs.count, size
+
+
+def _output_messages(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:
+    """Return changes as messages for a tab; cut text is counted in UTF-16 code units."""
+    messages: list[Json] = []
+    for change, gone in taken:
+        match change:
+            case Append(output):
+                messages.append({"append": output})
+            case StreamEdit(index, _, new):
+                messages.append({"stream": index, "cut": utf16(gone), "text": new})
+            case ReplaceOutput(index, output):
+                messages.append({"replace": index, "output": output})
+            case ClearOutputs():
+                messages = [{"clear": True}]
+    return messages

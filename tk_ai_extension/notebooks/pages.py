@@ -1,0 +1,707 @@
+"""The pages of JupyterLab that are connected, and the notebooks that are open in their tabs.
+
+A tab has its notebook as the person sees it, including unsaved changes. ADR 20 describes the messages;
+`server.handlers.tabs` has the WebSockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    LimitReached,
+    OpenTwice,
+    ReadOnly,
+    SaveFailed,
+    TabOffline,
+    ToolError,
+)
+from tk_ai_extension.model.paths import has_link, moved, open_aliases
+from tk_ai_extension.notebooks.autosave import Schedule
+from tk_ai_extension.notebooks.base import save_error
+from tk_ai_extension.notebooks.replica import TabReplica
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tk_ai_extension.model.json_values import Json
+
+_log = logging.getLogger(__name__)
+
+GRACE = 5.0
+"""Grace period for a page to reconnect, in seconds; then its notebooks count as closed."""
+
+ANSWER = 20.0
+"""Timeout for a tab's answer, in seconds; then its connection is dropped, since its state is unknown."""
+
+SAVE = 60.0
+"""Timeout for a tab to save, in seconds: disks may be slow and notebooks large."""
+
+SAVE_DELAY = 0.8
+"""Seconds from an output to its save; further outputs do not postpone it."""
+
+REFRESH_WAIT = 2.0
+"""Maximum seconds to wait for tabs to read a file that was written; everything is saved by then."""
+
+KEEP_LOST = 24 * 3600.0
+"""Seconds for which a notebook waits for a lost tab with unsaved changes."""
+
+MAX_LOST = 20
+"""Maximum number of lost pages of a user; the oldest is dropped first."""
+
+MAX_PAGES = 100
+"""Maximum number of connected pages of a user."""
+
+MAX_TABS = 500
+"""Maximum number of open notebooks of a page."""
+
+MAX_ASKED = 200
+"""Maximum number of pending questions to a page."""
+
+MAX_NAME = 64
+MAX_PATH = 4096
+"""Maximum length of a page's or notebook's name, and of a notebook's path, in characters."""
+
+_ERRNO = re.compile(r"\[Errno (\d{1,5})\]", re.ASCII)
+
+
+class TabGone(Exception):
+    """The tab disconnected or does not answer; the outcome of the request is unknown."""
+
+
+class TabRefused(Exception):
+    """The tab answered with an error.
+
+    Attributes:
+        code: ``save_failed``, ``file_changed``, ``too_large``, ``bad_request``, or ``busy`` if the
+            request was not sent, as too many are pending.
+        message: The tab's error message.
+        status: The HTTP status of the request that failed in the tab, or 0.
+    """
+
+    def __init__(self, code: str, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+
+    def for_callers(self, path: str) -> ToolError:
+        """Return the typed error for a notebook's callers."""
+        match self.code:
+            case "too_large":
+                return LimitReached(
+                    f"{path} has a cell that is too large to read from its tab.",
+                    hint="Clear the cell's outputs, or close the tab so that the file is read instead.",
+                )
+            case "busy":
+                return LimitReached(f"The tab with {path} is busy: {self.message}")
+            case "file_changed":
+                return SaveFailed(
+                    f"{path} was not saved: another program changed its file.",
+                    hint="Save or revert the notebook in JupyterLab, which asks what to keep.",
+                )
+            case _:
+                if self.status == 403:
+                    return ReadOnly(f"{path} cannot be written: {self.message}")
+                if found := _ERRNO.search(self.message):
+                    # The contents manager's answer to the tab quotes the OSError.
+                    return save_error(OSError(int(found[1]), self.message), path)
+                return SaveFailed(f"{path} cannot be saved: {self.message}")
+
+
+class PageConnection(Protocol):
+    """The WebSocket of a page."""
+
+    def send(self, message: str) -> Awaitable[None]:
+        """Send a message; returns when it is flushed or the connection has ended."""
+        ...
+
+    def drop(self) -> None:
+        """Drop the connection: the page does not answer, or a newer connection replaces it."""
+        ...
+
+
+class Tab:
+    """A notebook that is open in a page.
+
+    The object stays the same while its page disconnects and reconnects; a reload gives a new one.
+
+    Attributes:
+        name: The page's name for it.
+        page: The page.
+        path: The notebook's current path.
+        listed: The path in the page's last list.
+        named: Set unless the page may not know that the notebook was renamed to `path`.
+        is_linked: Whether a link is on the way to its path.
+        shared: Whether a collaboration room has its content, which the room saves.
+        reported_dirty: Whether it had unsaved changes by the page's last report.
+        changed_by: Number of the last question that changed it.
+        focused: Whether it has the focus.
+        seen: Increasing number of its last focus.
+        replica: What the server knows of its content; see `Pages.locked`.
+        lock: Held while the replica is used.
+    """
+
+    def __init__(self, page: Page, name: str) -> None:
+        self.name = name
+        self.page = page
+        self.path = self.listed = ""
+        self.named = asyncio.Event()
+        self.named.set()
+        self.is_linked = self.shared = self.reported_dirty = self.focused = False
+        self.changed_by = self.seen = 0
+        self.replica = TabReplica()
+        self.lock = asyncio.Lock()
+        self.saving: Schedule | None = None
+        self.renaming: asyncio.TimerHandle | None = None
+
+    @property
+    def dirty(self) -> bool:
+        """Whether only the tab has some changes; true after ours until the page's next report."""
+        is_dirty = self.reported_dirty or self.changed_by > self.page.acknowledged
+        return is_dirty and not self.shared
+
+    @property
+    def state(self) -> tuple[Tab, str, bool, bool]:
+        """What listeners are notified of."""
+        return self, self.path, self.dirty, self.named.is_set()
+
+    async def ask(self, method: str, **arguments: Any) -> Json:
+        """Send the tab a request and return its answer; ADR 20 describes the methods.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        if method in ("save", "refresh"):  # The page would use the former path.
+            await self.named.wait()
+            if self not in self.page.tabs:
+                raise TabGone
+        number = next(self.page.numbers)
+        if method in ("apply", "outputs"):
+            self.changed_by = number
+        question = {"id": number, "tab": self.name, "method": method, "sent": _now(), **arguments}
+        return await self.page.ask(number, question, SAVE if method == "save" else ANSWER)
+
+
+class Page:
+    """A page of JupyterLab.
+
+    Attributes:
+        user: Its user.
+        client: The page's name; a new one after a reload.
+        tabs: Its notebooks.
+        connection: Its WebSocket; None while it is disconnected.
+        away_since: When its connection was lost, on the monotonic clock.
+        is_lost: Whether it has not reconnected in time.
+        timer: Ends the grace period, then the wait for a lost page.
+        acknowledged: Number of the last question that it had received by its last report.
+        has_listed: Whether it has sent a list on this connection.
+        numbers: Numbers for questions.
+    """
+
+    def __init__(self, user: str, client: str) -> None:
+        self.user = user
+        self.client = client
+        self.tabs: list[Tab] = []
+        self.connection: PageConnection | None = None
+        self.away_since = 0.0
+        self.is_lost = self.has_listed = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.acknowledged = 0
+        self.numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Json]] = {}
+
+    @property
+    def paths(self) -> set[str]:
+        """The paths of its notebooks."""
+        return {tab.path for tab in self.tabs}
+
+    async def ask(self, number: int, question: Json, seconds: float) -> Json:
+        """Send a question to the page and return its answer.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        connection = self.connection
+        if connection is None:
+            raise TabGone
+        if len(self._asked) >= MAX_ASKED:
+            raise TabRefused("busy", f"{MAX_ASKED} questions to this page are pending.")
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            async with asyncio.timeout(seconds):
+                await connection.send(json.dumps(question))
+                return await answer
+        except TimeoutError:
+            connection.drop()
+            raise TabGone from None
+        finally:
+            del self._asked[number]
+
+    def answered(self, message: Json) -> None:
+        """Handle the page's answer to a question; ignored if it is no longer pending."""
+        number: Any = message.get("answer")
+        waiting = self._asked.get(number) if isinstance(number, int) else None
+        if waiting is None or waiting.done():
+            return
+        error, result = message.get("error"), message.get("result")
+        if isinstance(error, dict):
+            fields = cast("Json", error)
+            code, text, status = (fields.get(name) for name in ("code", "message", "status"))
+            status = status if isinstance(status, int) else 0
+            # If it was just closed, the page is about to report that.
+            refused = TabRefused(str(code), str(text)[:1_000], status)
+            waiting.set_exception(TabGone() if code == "not_open" else refused)
+        elif isinstance(result, dict):
+            waiting.set_result(cast("Json", result))
+        else:
+            waiting.set_exception(TabRefused("bad_request", "The tab sent an invalid answer."))
+
+    def stop_timer(self) -> None:
+        """Cancel its timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def drop(self) -> None:
+        """Drop the connection, if there is one. It is not the page's any more when it ends."""
+        former = self.connection
+        if former is not None:
+            self.lost()
+            former.drop()
+
+    def lost(self) -> None:
+        """Handle a lost connection: all pending questions fail."""
+        self.connection = None
+        self.away_since = time.monotonic()
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(TabGone())
+
+
+class Pages:
+    """The pages of one server.
+
+    Args:
+        root: The folder that notebooks' paths are relative to; None if they are not in files.
+
+    Attributes:
+        warn: Called with warnings for callers.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.warn: Callable[[str], None] = _log.warning
+        self._root = root
+        self._pages: dict[tuple[str, str], Page] = {}
+        self._count = itertools.count(1)
+        self._change = asyncio.Event()
+        self._opened: list[Callable[[str], None]] = []
+        self._tasks = BackgroundTasks(_log)
+
+    # --- connections
+
+    def connect(self, user: str, client: str, connection: PageConnection) -> Page:
+        """Register the connection of a new or returning page.
+
+        Raises:
+            LimitReached: too many pages of the user are connected.
+        """
+        if (page := self._pages.get((user, client))) is None:
+            connected = [each.user for each in self._pages.values() if each.connection is not None]
+            if connected.count(user) >= MAX_PAGES:
+                raise LimitReached(f"{MAX_PAGES} of your pages are connected.")
+            page = self._pages[user, client] = Page(user, client)
+        page.stop_timer()
+        page.drop()  # It has reconnected: its former connection is dead.
+        page.connection, page.is_lost, page.has_listed = connection, False, False
+        return page
+
+    def disconnect(self, page: Page, connection: PageConnection, *, left: bool) -> None:
+        """Handle the end of a page's connection.
+
+        Args:
+            page: The page.
+            connection: Its connection; ignored if it has a newer one.
+            left: Whether the page was closed or reloaded, and its unsaved changes are gone.
+        """
+        if page.connection is not connection:
+            return
+        page.lost()
+        if left:
+            self._forget(page)
+            return
+        page.timer = asyncio.get_running_loop().call_later(GRACE, self._on_grace_over, page)
+        self._notify(page.paths)
+
+    def _on_grace_over(self, page: Page) -> None:
+        """Release the notebooks without unsaved changes of a page that has not reconnected in time."""
+        page.is_lost, paths = True, page.paths
+        self._keep(page, [tab for tab in page.tabs if tab.dirty])
+        if page.tabs:
+            # A page that never reconnects would block the notebook for everybody.
+            page.timer = asyncio.get_running_loop().call_later(KEEP_LOST, self._forget, page)
+            for former in sorted(self._lost(page.user), key=lambda each: each.away_since)[
+                :-MAX_LOST
+            ]:
+                self._forget(former)
+        else:
+            self._forget(page)
+        self._notify(paths)
+
+    def _forget(self, page: Page) -> None:
+        page.stop_timer()
+        del self._pages[page.user, page.client]
+        paths = page.paths
+        self._keep(page, [])
+        self._notify(paths)
+
+    def _keep(self, page: Page, tabs: list[Tab]) -> None:
+        """Set a page's notebooks; those that left it wait no more for their new names."""
+        former, page.tabs = page.tabs, tabs
+        for tab in former:
+            if tab not in tabs:
+                self._settle(tab)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for tab in self._tabs():
+            self._settle(tab)
+        for page in list(self._pages.values()):
+            page.stop_timer()
+            page.drop()
+
+    # --- messages of pages
+
+    def handle(self, page: Page, said: Any) -> Json | None:
+        """Handle a message of a page and return the reply.
+
+        After the reply to a list of notebooks nobody else writes their files: only then can the page
+        determine whether it shows their current content.
+
+        Raises:
+            InvalidArguments: the message is invalid.
+        """
+        message = cast("Json", said) if isinstance(said, dict) else {}
+        if "answer" in message:
+            page.answered(message)
+        elif isinstance(message.get("tabs"), list):
+            self._list(page, _listed(cast("list[Any]", message["tabs"])), message.get("received"))
+            return {"listed": message.get("list"), "sent": _now()}
+        elif isinstance(message.get("changed"), str):
+            for tab in page.tabs:
+                if tab.name == message["changed"]:
+                    tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
+        else:
+            raise InvalidArguments("This is not a message of a page.")
+        return None
+
+    def _list(self, page: Page, listed: list[Json], acknowledged: Any) -> None:
+        """Handle the list of a page's open notebooks."""
+        by_name = {tab.name: tab for tab in page.tabs}
+        before = {tab.state for tab in page.tabs}
+        tabs: list[Tab] = []
+        for each in listed:
+            tab = by_name.get(each["id"]) or Tab(page, each["id"])
+            tabs.append(tab)
+            tab.listed = each["path"].strip("/")
+            if tab.named.is_set() or tab.listed == tab.path:
+                self._settle(tab)
+            tab.reported_dirty = each.get("dirty") is True
+            tab.shared = each.get("shared") is True
+            is_focused = each.get("focused") is True
+            if is_focused and not tab.focused:
+                tab.seen = next(self._count)
+            tab.focused = is_focused
+            if not page.has_listed:
+                # Questions on a former connection are done by now, or never will be.
+                tab.changed_by = 0
+        self._keep(page, tabs)
+        page.has_listed = True
+        self._release(page.paths, [each for each in self._pages.values() if each.is_lost])
+        page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
+        now = {tab.state for tab in tabs}
+        self._notify({path for _, path, *_ in before ^ now})
+
+    # --- lost pages
+
+    def _lost(self, user: str) -> list[Page]:
+        """Return the pages of a user that have not reconnected in time."""
+        return [page for page in self._pages.values() if page.is_lost and page.user == user]
+
+    def _release(self, paths: Collection[str], pages: Iterable[Page]) -> None:
+        """Forget notebooks of lost pages, which were opened again or discarded."""
+        for page in pages:
+            self._keep(page, [tab for tab in page.tabs if tab.path not in paths])
+            if not page.tabs:
+                self._forget(page)
+
+    def disconnected(self, user: str) -> dict[str, float]:
+        """Return the notebooks that wait for disconnected tabs of a user, with the seconds since then."""
+        now = time.monotonic()
+        pages = sorted(self._lost(user), key=lambda page: -page.away_since)
+        return {tab.path: now - page.away_since for page in pages for tab in page.tabs}
+
+    def discard(self, user: str, path: str) -> bool:
+        """Discard the unsaved changes of a user's disconnected tabs; return whether there were any."""
+        if path not in self.disconnected(user):
+            return False
+        self._release({path}, self._lost(user))
+        self._notify({path})
+        return True
+
+    # --- tabs
+
+    def present(self, path: str) -> list[Tab]:
+        """Return the connected tabs with this notebook, the authoritative one first.
+
+        That is one with unsaved changes, then the one with the most recent focus.
+        """
+        there = [tab for tab in self._with(path) if tab.page.connection is not None]
+        return sorted(there, key=lambda tab: (not tab.dirty, -tab.seen))
+
+    async def find(self, path: str) -> Tab | None:
+        """Return the tab that holds a notebook; None if its file may be written.
+
+        A tab that has just disconnected gets a grace period to reconnect.
+
+        Raises:
+            OpenTwice: two tabs have unsaved changes.
+            TabOffline: a tab with unsaved changes has not reconnected.
+        """
+        while True:
+            there = [tab for tab in self.present(path) if tab.named.is_set()]
+            if there:
+                dirty = [tab.path for tab in there if tab.dirty]
+                if len(dirty) > 1:
+                    names = ", ".join(dict.fromkeys(dirty))
+                    raise OpenTwice(f"{names} has unsaved changes in {len(dirty)} tabs.")
+                rooms = {tab.path for tab in there if tab.shared}
+                if len(rooms) > 1:
+                    names = ", ".join(sorted(rooms))
+                    raise OpenTwice(f"One notebook is open under {len(rooms)} names: {names}.")
+                return there[0]
+            tabs = self._with(path)
+            if not tabs:
+                return None
+            if not all(tab.named.is_set() for tab in tabs):
+                await self._wait_for_change(GRACE)  # At most until `_on_rename_over`.
+                continue
+            # A little longer than `_on_grace_over` takes.
+            since = max(tab.page.away_since for tab in tabs)
+            if not await self._wait_for_change(
+                since + GRACE * 1.1 - time.monotonic()
+            ) and self._with(path):
+                raise TabOffline(
+                    f"A tab with unsaved changes of {tabs[0].path} was lost {_age(since)} ago "
+                    "and cannot be reached."
+                )
+
+    async def returns(self, tab: Tab) -> bool:
+        """Wait for a tab that disconnected during a request; return False if it does not reconnect."""
+        return await self.wait_for_return(tab, GRACE)
+
+    async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
+        """Wait until a tab reconnects; return False if it is gone for good or time is up.
+
+        Args:
+            tab: The tab.
+            seconds: Seconds to wait at most, None for no limit.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self.is_known(tab):
+            if tab.page.connection is not None and tab.page.has_listed:
+                return True
+            if not await self._wait_for_change(
+                None if deadline is None else deadline - time.monotonic()
+            ):
+                return False
+        return False
+
+    def is_known(self, tab: Tab) -> bool:
+        """Return whether a tab is connected or may reconnect with the same content."""
+        return tab in self._tabs()
+
+    def subscribe(self, opened: Callable[[str], None]) -> None:
+        """Call a function with a notebook's path when another tab, or none, may hold it."""
+        self._opened.append(opened)
+
+    # --- renames
+
+    def renamed(self, old: str, new: str) -> None:
+        """Note the rename of a notebook or a folder."""
+        loop = asyncio.get_running_loop()
+        for tab in self._tabs():
+            if (path := moved(tab.path, old, new)) is not None:
+                # Until the page knows of the rename, its lists have the former path.
+                if tab.renaming is not None:
+                    tab.renaming.cancel()
+                tab.named.clear()
+                self._place(tab, path)
+                tab.renaming = loop.call_later(GRACE, self._on_rename_over, tab)
+
+    def _on_rename_over(self, tab: Tab) -> None:
+        """Return a tab to the path that its page still has; another page may have renamed it."""
+        former = tab.path
+        if tab.page.connection is None:
+            tab.listed = former
+        self._settle(tab)
+        self._notify({former, tab.path})
+
+    def _settle(self, tab: Tab) -> None:
+        """Use the path of the page's last list."""
+        if tab.renaming is not None:
+            tab.renaming.cancel()
+            tab.renaming = None
+        tab.named.set()
+        self._place(tab, tab.listed)
+
+    def _place(self, tab: Tab, path: str) -> None:
+        tab.path = path
+        tab.is_linked = self._root is not None and has_link(self._root, path)
+
+    def _tabs(self) -> list[Tab]:
+        return [tab for page in self._pages.values() for tab in page.tabs]
+
+    def _with(self, path: str) -> list[Tab]:
+        """Return the tabs with a notebook's file, under whichever name."""
+        tabs = self._tabs()
+        names = {path}
+        if self._root is not None:
+            opened = {tab.path: tab.is_linked for tab in tabs}
+            names.update(open_aliases(self._root, path, opened))
+        return [tab for tab in tabs if tab.path in names]
+
+    # --- reads and saves
+
+    @asynccontextmanager
+    async def locked(self, tab: Tab) -> AsyncGenerator[TabReplica]:
+        """Lock a tab and yield its up-to-date replica.
+
+        If several tabs have the notebook, one without unsaved changes is first refreshed from the file,
+        which another tab may have saved.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        async with tab.lock:
+            if not (tab.dirty or tab.shared) and len(self.present(tab.path)) > 1:
+                await _refresh(tab)
+            await tab.replica.update(tab.ask)
+            yield tab.replica
+
+    async def save(self, tab: Tab) -> None:
+        """Have a tab save, and other tabs with the notebook refresh.
+
+        Raises:
+            TabGone, TabRefused.
+        """
+        if tab.saving is not None:
+            tab.saving.cancel()
+        await tab.ask("save")
+        for other in self.present(tab.path):
+            if other is not tab and not other.shared:
+                self.spawn(_refresh(other), f"refresh {tab.path}")
+
+    def save_soon(self, tab: Tab) -> None:
+        """Have a tab save within a second, regardless of further changes."""
+        if tab.saving is None:
+            tab.saving = Schedule(
+                partial(self._save_in_time, tab), f"save {tab.path}", self._tasks, delay=SAVE_DELAY
+            )
+        tab.saving.request()
+
+    async def _save_in_time(self, tab: Tab) -> None:
+        try:
+            await self.save(tab)
+        except TabRefused as error:
+            _log.warning("Outputs of a running cell of %s: %s", tab.path, error.message)
+        except TabGone:
+            # It saves when it reconnects; otherwise the output writer uses another sink.
+            _log.debug("The tab of %s disconnected before it was saved", tab.path)
+
+    async def refresh(self, path: str) -> None:
+        """Have tabs that opened the notebook meanwhile reload its file, which was written.
+
+        Tabs that do not answer within `REFRESH_WAIT` do so in the background.
+        """
+        asked = [self.spawn(_refresh(tab), f"refresh {path}") for tab in self.present(path)]
+        if asked:
+            await asyncio.wait(asked, timeout=REFRESH_WAIT)
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a coroutine in the background; it is cancelled when the server stops."""
+        return self._tasks.spawn(work, name)
+
+    async def stop(self) -> None:
+        """Cancel pending saves and background tasks."""
+        for tab in self._tabs():
+            if tab.saving is not None:
+                tab.saving.cancel()
+        await self._tasks.close()
+
+    # --- notices
+
+    def _notify(self, paths: Collection[str]) -> None:
+        change, self._change = self._change, asyncio.Event()
+        change.set()
+        for path in paths:
+            for listener in self._opened:
+                listener(path)
+
+    async def _wait_for_change(self, seconds: float | None) -> bool:
+        """Wait for a change of any tab, at most this long; return whether there was one."""
+        change = self._change
+        if seconds is not None and seconds <= 0:
+            return change.is_set()
+        try:
+            async with asyncio.timeout(seconds):
+                await change.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _listed(listed: list[Any]) -> list[Json]:
+    """Return the notebooks of a page's list.
+
+    Raises:
+        InvalidArguments: One of them is invalid, or they are too many.
+    """
+    if len(listed) > MAX_TABS:
+        raise InvalidArguments(f"A page can have at most {MAX_TABS} open notebooks.")
+    for each in listed:
+        fields = cast("Json", each) if isinstance(each, dict) else {}
+        name, path = fields.get("id"), fields.get("path")
+        if not (isinstance(name, str) and isinstance(path, str)):
+            raise InvalidArguments("A notebook in a tab must have an id and a path.")
+        if len(name) > MAX_NAME or len(path) > MAX_PATH:
+            raise InvalidArguments("The id or the path of a notebook in a tab is too long.")
+    return listed
+
+
+async def _refresh(tab: Tab) -> None:
+    with suppress(TabGone, TabRefused):
+        await tab.ask("refresh")
+
+
+def _now() -> int:
+    """Return the time in milliseconds, by which a page recognises what comes late."""
+    return round(time.time() * 1000)
+
+
+def _age(since: float) -> str:
+    """Format the time since a moment of the monotonic clock."""
+    seconds = round(time.monotonic() - since)
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} minutes"
