@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traitlets.config import Config
 
 from tests.cli.conftest import Nb, home, nb
 from tests.harness import ToolHarness, backend, harness, jp_server_config
@@ -176,9 +177,20 @@ async def test_a_large_image_is_reduced_in_the_answer(
     assert whole == base64.b64decode(output.data["image/png"])
 
 
+@pytest.fixture
+def collaboration(jp_server_config: Config) -> None:
+    """Have the server share documents."""
+    jp_server_config.ServerApp.jpserver_extensions.update(
+        jupyter_server_fileid=True, jupyter_server_ydoc=True
+    )
+
+
+@pytest.mark.proves("doc:untouched-bytes")
+@pytest.mark.usefixtures("collaboration")
 async def test_other_cells_keep_their_bytes_where_collaboration_is_installed(
     harness: ToolHarness,
 ) -> None:
+    assert "jupyter_server_ydoc" in harness.app.web_app.settings
     name = given(harness.root, "room_rewrites")
     before = (harness.root / name).read_text()
     await harness.call("insert_cell", notebook=name, source="new = 1", cell_type="code", after=1)

@@ -107,7 +107,7 @@ async def test_two_runs_into_one_file_do_not_mix(
         *(
             registry.call(
                 "run_notebook",
-                {"notebook": "a.ipynb", "output": output, "parameters": {"x": value}},
+                {"notebook": "a.ipynb", "output": output, "parameters": {"x": str(value)}},
                 ToolContext(workspace, caller),
             )
             for caller, output, value in ((ALICE, "out.ipynb", 1), (BOB, other, 2))
