@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
     """Return an environment without the variables whose names match a pattern (`fnmatch`)."""
     left_out = tuple(patterns)
-    return {
-        name: value
-        for name, value in environment.items()
-        if not any(fnmatchcase(name, pattern) for pattern in left_out)
-    }
+    return {name: value for name, value in environment.items() if not _matches(name, left_out)}
 
 
 class InheritedEnvironment:

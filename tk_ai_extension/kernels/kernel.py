@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -30,12 +30,6 @@ DRAIN_TIMEOUT = 2.0
 
 STEP_INTERVAL = 0.05
 """Seconds between looks at a manager that replaces a process: jupyter_client has no event for that."""
-
-STABLE_TIME = 10.0
-"""Seconds after which a kernel counts as started successfully."""
-
-RESTART_LIMIT = 3
-"""How often in a row a kernel that dies within `STABLE_TIME` seconds of its start is restarted."""
 
 RESTARTED = Ending("restarted", "The kernel was restarted.")
 SHUT_DOWN = Ending("shutdown", "The kernel was shut down.")
@@ -177,7 +171,6 @@ class LocalKernel(TrackedKernel):
 
     Args:
         context: Makes the sockets.
-        revive: Restarts a dead kernel if Jupyter's own restarter does not.
     """
 
     def __init__(
@@ -186,12 +179,10 @@ class LocalKernel(TrackedKernel):
         manager: Any,
         *,
         context: zmq.asyncio.Context,
-        revive: Callable[[], Coroutine[Any, Any, None]],
         **observed: Any,
     ) -> None:
         super().__init__(kernel_id, manager, **observed)
         self._context = context
-        self._revive = revive
         self._alive = asyncio.Event()
         self._alive.set()
         self._disconnected = asyncio.Event()
@@ -268,24 +259,23 @@ class LocalKernel(TrackedKernel):
 
     async def watch(self) -> Ending:
         """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
-        clock = asyncio.get_running_loop().time
-        quick_deaths = 0
         while True:
-            process, began = local_process(self.manager), clock()
+            process = local_process(self.manager)
             code = await self._end()
             self._alive.clear()
             ending = await self._why(process, code)
-            quick_deaths = quick_deaths + 1 if clock() - began < STABLE_TIME else 0
             log.info("Kernel %s: %s", self.id, ending.message)
             was_connected = self.connection is not None
             if self._connection is not None:
                 await self._drain(self._connection)
                 self._connection.close(ending)
             self.ending = ending
-            comes_back = ending.kind != "shutdown"
+            comes_back = ending.kind != "shutdown" and (
+                ending.kind != "died" or self._has_restarter
+            )
             self.state = "restarting" if comes_back else "dead"
             self._notify("died" if ending.kind == "lost" else ending.kind)
-            if not comes_back or not await self._next(process, ending, quick_deaths):
+            if not comes_back or (ending.kind != "lost" and not await self._replaced(process)):
                 self.state = "dead"
                 self._alive.set()  # `connect` must not wait for a process that never comes
                 if comes_back:
@@ -320,18 +310,12 @@ class LocalKernel(TrackedKernel):
                     restart = await self._replaced(process)
         return RESTARTED if restart else SHUT_DOWN
 
-    async def _next(self, old: Any, ending: Ending, quick_deaths: int) -> bool:
-        """Wait for the next process; return False if there will be none."""
-        if ending.kind == "lost":
-            return True
-        restarter = getattr(self.manager, "autorestart", False) and hasattr(
+    @property
+    def _has_restarter(self) -> bool:
+        """Whether Jupyter restarts the kernel when it dies."""
+        return getattr(self.manager, "autorestart", False) and hasattr(
             self.manager, "restarter_class"
         )
-        if ending.kind == "died" and not restarter:
-            if quick_deaths > RESTART_LIMIT:
-                return False
-            await self._revive()
-        return await self._replaced(old)
 
     async def _replaced(self, old: Any) -> bool:
         """Wait until the manager has another process (True) or no longer the kernel (False)."""

@@ -52,36 +52,24 @@ async def process_end(manager: Any) -> int | None:
         The exit code (negative for a signal), or None if it is unknown.
     """
     process = local_process(manager)
-    if process is None or not await _end_by_event(process.pid):
-        # Poll: there is no event to wait for.
-        while await manager.is_alive() and local_process(manager) is process:  # noqa: ASYNC110
-            await asyncio.sleep(POLL_INTERVAL)
+    if process is not None and hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):  # it has ended already, or the kernel is too old
+            await _readable(os.pidfd_open(process.pid))
+    while await manager.is_alive() and local_process(manager) is process:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(POLL_INTERVAL)
     return None if process is None else process.poll()
 
 
-async def _end_by_event(pid: int) -> bool:
-    """Wait for the end of a process through its pidfd; return False if that is impossible."""
-    if not hasattr(os, "pidfd_open"):
-        return False
+async def _readable(descriptor: int) -> None:
+    """Wait until a file descriptor can be read, and close it."""
+    readable = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(descriptor, readable.set)
     try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    ended = asyncio.Event()
-
-    def on_end(_descriptor: int, _events: int) -> None:
-        ended.set()
-
-    loop = IOLoop.current()
-    loop.add_handler(descriptor, on_end, IOLoop.READ)
-    try:
-        await ended.wait()
+        await readable.wait()
     finally:
-        loop.remove_handler(descriptor)
+        loop.remove_reader(descriptor)
         os.close(descriptor)
-    return True
 
 
 def describe_exit(code: int | None) -> str:
@@ -115,11 +103,6 @@ class StderrTail:
         self._open = self._is_ours = True
         self._loop: Any = IOLoop.current()
         self._loop.add_handler(self._read_end, self._on_readable, IOLoop.READ)
-
-    @staticmethod
-    def is_possible() -> bool:
-        """Return whether this system can wait for a pipe on the event loop."""
-        return os.name == "posix"
 
     @property
     def text(self) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -359,7 +359,7 @@ class JupyterKernels:
         if confinement is not None:
             arguments["confinement"] = confinement
         kernel_id = str(uuid4())
-        tail = StderrTail() if StderrTail.is_possible() and self._is_local(name) else None
+        tail = StderrTail() if os.name == "posix" and self._is_local(name) else None
         if tail is not None:
             arguments["stderr"] = tail.descriptor
             self._tails[kernel_id] = tail
@@ -440,19 +440,16 @@ class JupyterKernels:
                 kill = False
         self._kernel(kernel.id)
         try:
-            await self._ask_for_restart(kernel.id, now=kill)
+            answered = await ensure_async(self._manager.restart_kernel(kernel.id, now=kill))
+            if asyncio.isfuture(answered):
+                # jupyter_server's own wait for an answer; `wait_ready` reports failures.
+                answered.add_done_callback(lambda done: done.cancelled() or done.exception())
         except asyncio.InvalidStateError:
             log.info("Another client restarted kernel %s at the same time", kernel.id)
         except (OSError, RuntimeError) as error:
             message = f"The kernel {kernel.id} could not be restarted: {error}"
             raise KernelStartFailed(message) from error
         await self.wait_ready(kernel.id)
-
-    async def _ask_for_restart(self, kernel_id: str, *, now: bool) -> None:
-        answered: Any = await ensure_async(self._manager.restart_kernel(kernel_id, now=now))
-        if asyncio.isfuture(answered):
-            # jupyter_server's own wait for an answer; `wait_ready` reports failures.
-            answered.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
         """Have the manager shut a kernel down if it still has it, and wait for the end."""
@@ -492,8 +489,7 @@ class JupyterKernels:
         return kernel
 
     def _track(self, kernel_id: str, manager: Any, **observed: Any) -> TrackedKernel:
-        revive = partial(self._revive, kernel_id)
-        return LocalKernel(kernel_id, manager, context=self._context, revive=revive, **observed)
+        return LocalKernel(kernel_id, manager, context=self._context, **observed)
 
     def _stoppable(self, kernel_id: str) -> TrackedKernel:
         """Return a kernel that may be restarted and shut down. Raises KernelUnsupported."""
@@ -514,10 +510,3 @@ class JupyterKernels:
             if self._kernels.get(kernel.id) is kernel:
                 del self._kernels[kernel.id], self._watches[kernel.id]
             self._forget(kernel.id)
-
-    async def _revive(self, kernel_id: str) -> None:
-        log.warning("Restarting kernel %s; its variables are lost", kernel_id)
-        try:
-            await self._ask_for_restart(kernel_id, now=True)
-        except (OSError, RuntimeError) as error:
-            log.warning("Kernel %s could not be restarted: %s", kernel_id, error)
