@@ -176,10 +176,9 @@ class Connection:
                     self._infos[message["header"]["msg_id"]] = answer
                     asked.append(message["header"]["msg_id"])
                     self._send(channel, message)
-                received = asyncio.ensure_future(self._receives.wait())
                 await asyncio.wait({answer, ended}, return_when=asyncio.FIRST_COMPLETED)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(received, INFO_INTERVAL)
+                    await asyncio.wait_for(self._receives.wait(), INFO_INTERVAL)
                 if self.ending is not None:
                     raise ConnectionClosed(self.ending)
             return answer.result()

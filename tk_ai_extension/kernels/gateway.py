@@ -411,10 +411,10 @@ class RemoteKernel(TrackedKernel):
                 while self._is_listed() and self.ending is None:
                     await self.look()
                     await asyncio.sleep(RETRY_INTERVAL)
-        if not self._is_listed():
-            self.gone(SHUT_DOWN)
-        elif self.ending is None:
+        if self._is_listed():
             await self._reconnect()
+        else:
+            self.gone(SHUT_DOWN)
 
     # -- called by the connection
 
