@@ -132,6 +132,8 @@ class StepRunner:
                 async for event in events:
                     if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
                         updates.add(event.data)
+                        if step.on_status is not None:
+                            step.on_status(event)
                         continue
                     await self._handle(run, step, event, writer)
         finally:
