@@ -270,7 +270,7 @@ class Frames:
 
     async def acknowledged(self, listing: str) -> None:
         """Waits until the server has acknowledged this list of open notebooks."""
-        answer = f'"listed":{json.loads(listing)["list"]}}}'
+        answer = f'"listed":{json.loads(listing)["list"]},'
         async with asyncio.timeout(DEADLINE / 1000):
             while not any(answer in frame for frame in self._frames):
                 self._new.clear()
