@@ -274,25 +274,6 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
         await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
 
 
-@pytest.mark.proves("ext:rtc")
-async def test_with_collaboration_the_room_is_used_and_the_page_is_asked_nothing(
-    open_lab: OpenLab,
-) -> None:
-    lab = await open_lab(collaboration=True, fresh=True)
-    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
-    frames = Frames()
-    lab.page.on("websocket", frames.follow)
-    page = await opened(lab, "n.ipynb")
-    await types(page, 0, "  # typed")
-    await call(lab, "insert_and_execute_cell", notebook="n.ipynb", source="print(6 * 7)", index=2)
-    expected = ["a = 1  # typed", "b = 2", "print(6 * 7)"]
-    await page.wait_for_function(HAS, arg=expected)
-    await page.wait_for_function(SHOWS, arg=[2, "42\n"])
-    assert any('"tabs":[]' in frame for frame in frames.all())
-    assert not any('"method"' in frame for frame in frames.all())
-    await no_dialog(page)
-
-
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
 async def test_where_a_person_and_a_program_changed_the_same_an_agent_gets_an_error_and_the_person_is_asked(
     open_lab: OpenLab,
