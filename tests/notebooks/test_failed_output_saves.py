@@ -20,7 +20,7 @@ from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly, ToolError
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.autosave import LASTING, OutputSaver
-from tk_ai_extension.notebooks.output_writer import StoredOutputSink
+from tk_ai_extension.notebooks.output_sinks import StoredOutputSink
 from tk_ai_extension.notebooks.running_outputs import RunningOutputs
 
 ERRORS = [DiskFull("full"), ReadOnly("read-only"), NotebookNotFound("missing"), KeyError("cells")]
