@@ -18,9 +18,9 @@ from tests.support.document_bench import (
 from tests.support.document_outputs import run
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import OutcomeUnknown, SaveFailed, TabOffline
+from tk_ai_extension.model.errors import SaveFailed, TabOffline
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
+from tk_ai_extension.model.operations import Insert, OutcomeUnknown, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks import pages
 from tk_ai_extension.tools.context import ToolContext

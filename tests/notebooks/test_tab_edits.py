@@ -17,9 +17,17 @@ import pytest
 from tests.support.document_bench import code, notebook, sources, written
 from tests.support.tab_notebook import TabNotebook
 from tk_ai_extension.model.cells import CellContent, source_hash
-from tk_ai_extension.model.errors import OutcomeUnknown, TabOffline, ToolError
+from tk_ai_extension.model.errors import TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, Delete, Insert, Move, Operation, Replace
+from tk_ai_extension.model.operations import (
+    Applied,
+    Delete,
+    Insert,
+    Move,
+    Operation,
+    OutcomeUnknown,
+    Replace,
+)
 from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.live import LiveDocument
 from tk_ai_extension.notebooks.pages import Page, Pages, Tab, TabGone, TabRefused

@@ -7,10 +7,7 @@ whether a retry can succeed. Every interface (MCP, REST, command line, chat) sho
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from tk_ai_extension.model.operations import LateOutcome
+from typing import Any, ClassVar
 
 
 class ToolError(Exception):
@@ -270,24 +267,6 @@ class TabOffline(ToolError):
         "lost: its user opens the notebook in JupyterLab, or sends "
         "`DELETE /api/tk-ai/tabs/disconnected?notebook=PATH`, to release the notebook."
     )
-
-
-class OutcomeUnknown(ToolError):
-    """A tab disconnected after it was asked for a change, which it may or may not have made.
-
-    Details: ``op_id``, the operation that the tab is asked about when it reconnects.
-    """
-
-    code = "outcome_unknown"
-    status = 504
-    default_hint = (
-        "Do not repeat the call. When the tab has reconnected, notebook_history shows the outcome, "
-        "or read the notebook."
-    )
-
-    def __init__(self, message: str, outcome: LateOutcome, **details: Any) -> None:
-        super().__init__(message, **details)
-        self.outcome = outcome
 
 
 # --- kernels and executions

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
@@ -267,3 +267,21 @@ class LateOutcome:
                     logger.warning("Cannot record what a change did: %s", error.message)
         finally:
             self._is_recording = False
+
+
+class OutcomeUnknown(ToolError):
+    """A tab disconnected after it was asked for a change, which it may or may not have made.
+
+    Details: ``op_id``, the operation that the tab is asked about when it reconnects.
+    """
+
+    code = "outcome_unknown"
+    status = 504
+    default_hint = (
+        "Do not repeat the call. When the tab has reconnected, notebook_history shows the outcome, "
+        "or read the notebook."
+    )
+
+    def __init__(self, message: str, outcome: LateOutcome, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.outcome = outcome

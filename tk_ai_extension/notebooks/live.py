@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.errors import InvalidNotebook, OutcomeUnknown, TabOffline, ToolError
+from tk_ai_extension.model.errors import InvalidNotebook, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, LateOutcome, Operation
+from tk_ai_extension.model.operations import Applied, LateOutcome, Operation, OutcomeUnknown
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,

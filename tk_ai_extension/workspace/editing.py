@@ -9,9 +9,9 @@ from typing import Any
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.errors import Conflict, InvalidArguments, OutcomeUnknown, ToolError
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Change, Insert, Operation, Replace
+from tk_ai_extension.model.operations import Change, Insert, Operation, OutcomeUnknown, Replace
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.workspace.workspace import Workspace
