@@ -43,7 +43,6 @@ BOUNDS = (
     ("agent.transcripts", "MAX_BYTES"),
     ("agent.transcripts", "MAX_CHAT"),
     ("model.callers", "MAX_KEY"),
-    ("kernels.kernel", "RESTART_LIMIT"),
 )
 """Module and name of each constant that a caller or an administrator can run into."""
 
