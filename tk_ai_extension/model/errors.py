@@ -13,9 +13,7 @@ from typing import Any, ClassVar
 class ToolError(Exception):
     """Base class: a call failed, and the message and the hint say how to continue.
 
-    >>> print(ToolError("The table has 5,000,000 rows.", hint=(
-        "Select fewer."
-    ), rows=5_000_000).as_text())
+    >>> print(ToolError("The table has 5,000,000 rows.", hint="Select fewer.", rows=5_000_000).as_text())
     Error [tool_error]: The table has 5,000,000 rows.
     Select fewer.
 

@@ -22,9 +22,6 @@ from tk_ai_extension.model.outputs import OutputChange
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
-CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
-"""The schema of the events that Jupyter's contents managers emit."""
-
 SAVE_INTERVAL = 2.0
 """Seconds within which the outputs of a running cell are on disk.
 

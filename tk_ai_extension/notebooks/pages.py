@@ -28,14 +28,13 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.paths import has_link, moved, open_aliases
-from tk_ai_extension.notebooks.autosave import Schedule
-from tk_ai_extension.notebooks.base import save_error
-from tk_ai_extension.notebooks.replica import TabReplica
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tk_ai_extension.model.json_values import Json
+    from tk_ai_extension.notebooks.autosave import Schedule
+    from tk_ai_extension.notebooks.replica import TabReplica
 
 _log = logging.getLogger(__name__)
 
@@ -116,6 +115,8 @@ class TabRefused(Exception):
                     return ReadOnly(f"{path} cannot be written: {self.message}")
                 if found := _ERRNO.search(self.message):
                     # The contents manager's answer to the tab quotes the OSError.
+                    from tk_ai_extension.notebooks.base import save_error
+
                     return save_error(OSError(int(found[1]), self.message), path)
                 return SaveFailed(f"{path} cannot be saved: {self.message}")
 
@@ -154,6 +155,9 @@ class Tab:
     """
 
     def __init__(self, page: Page, name: str) -> None:
+        # Imported late: a server starts with this module, mostly without a page.
+        from tk_ai_extension.notebooks.replica import TabReplica
+
         self.name = name
         self.page = page
         self.path = self.listed = ""
@@ -617,6 +621,8 @@ class Pages:
     def save_soon(self, tab: Tab) -> None:
         """Have a tab save within a second, regardless of further changes."""
         if tab.saving is None:
+            from tk_ai_extension.notebooks.autosave import Schedule
+
             tab.saving = Schedule(
                 partial(self._save_in_time, tab), f"save {tab.path}", self._tasks, delay=SAVE_DELAY
             )

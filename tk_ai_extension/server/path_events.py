@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.base import CONTENTS_EVENTS
 
 if TYPE_CHECKING:
     from jupyter_events import EventLogger
+
+CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+"""The schema of the events that Jupyter's contents managers emit."""
 
 
 class PathEvents:
