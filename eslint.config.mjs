@@ -64,11 +64,7 @@ export default defineConfig(
         ].map(selector => ({
           selector,
           message: 'What JupyterLab may change is used in src/lab alone, with a check of its own.'
-        })),
-        ...[
-          "MemberExpression[object.property.name='problem'][property.name=/^(message|hint)$/]",
-          "VariableDeclarator[id.type='ObjectPattern'][init.property.name='problem']"
-        ].map(selector => ({ selector, message: 'It is English: use sayProblem.' }))
+        }))
       ]
     }
   },

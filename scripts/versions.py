@@ -227,7 +227,7 @@ def _round(
                 raise
             pause.wait(0.2)
     assert health["status"] == "ok", health
-    assert health["backends"]["documents"] == ("room" if collaboration else "file"), health
+    assert health["backends"]["documents"] == "file", health
     ask("tools/create_notebook?caller=smoke", {"notebook": "plan.ipynb"})
     ask("tools/use_notebook?caller=smoke", {"notebook": "plan.ipynb"})
     ran = ask("tools/insert_and_execute_cell?caller=smoke", {"source": "print(6 * 7)", "index": 0})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from graphlib import TopologicalSorter
@@ -14,37 +13,6 @@ from scripts import typescript
 from tests.proofs import ROOT
 
 LABEXTENSION = Path(tk_ai_extension.__file__).parent / "labextension"
-LIMIT = 60_000
-"""Bytes, as a browser fetches them: the panel opens at once over a slow line, too."""
-
-LATER = {
-    "approval": 4_500,
-    "connect": 8_000,
-    "context": 7_000,
-    "diff-editor": 20_000,
-    "history": 3_000,
-    "notebook": 4_000,
-    "self-test": 5_000,
-    "setup": 4_500,
-    "turn": 6_500,
-}
-"""How the chunks are named that load later, and the bytes of each: when a message waits or an agent
-asks for an approval, when somebody connects a model, when something is pointed at by @ or the model's
-context is known, when a cell's diff or prompt is first shown, when the chats are listed, when a file is
-attached, code is completed or a command on cells or a notebook is first used, once JupyterLab is up,
-where its language is not English, when the setup is opened, and when a call's card is opened or a turn
-has ended."""
-
-
-def test_the_front_end_is_built_and_small() -> None:
-    scripts = {
-        script.name: len(gzip.compress(script.read_bytes()))
-        for script in (LABEXTENSION / "static").glob("*.js")
-    }
-    for start, limit in LATER.items():
-        later = [scripts.pop(name) for name in list(scripts) if name.startswith(start)]
-        assert 0 < sum(later) < limit
-    assert sum(scripts.values()) < LIMIT, sum(scripts.values())
 
 
 def test_jupyterlab_finds_the_built_extension() -> None:

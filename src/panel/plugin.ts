@@ -47,7 +47,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     IEditorLanguageRegistry,
     IThemeManager
   ],
-  activate: async (
+  activate: (
     app: JupyterFrontEnd,
     store: AppStore,
     chats: IChats,
@@ -59,7 +59,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     documents: IDocumentManager | null,
     languages: IEditorLanguageRegistry | null,
     themes: IThemeManager | null
-  ): Promise<IPanelServices> => {
+  ): IPanelServices => {
     const language = translator ?? nullTranslator;
     const trans = language.load('tk-ai-extension');
     const { baseUrl } = app.serviceManager.serverSettings;

@@ -3,16 +3,12 @@
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
 const [address, token, notebook] = process.argv.slice(2);
 const uri = `notebook://${notebook}`;
 const progress = [];
 
 const client = new Client({ name: "typescript", version: "1.0.0" });
-const updated = new Promise((resolve) =>
-  client.setNotificationHandler(ResourceUpdatedNotificationSchema, (message) => resolve(message.params.uri)),
-);
 await client.connect(
   new StreamableHTTPClientTransport(new URL(address), {
     requestInit: { headers: { Authorization: `Bearer ${token}` } },
@@ -26,14 +22,12 @@ const found = {
   failed: await call("list_cells", {}),
   used: await call("use_notebook", { notebook }),
 };
-await client.subscribeResource({ uri });
 found.ran = await call(
   "insert_and_execute_cell",
   { source: "import time\nfor i in range(3):\n    print('step', i, flush=True)\n    time.sleep(0.4)\n6 * 7" },
   { onprogress: (report) => progress.push(report) },
 );
 found.progress = progress;
-found.updated = await updated;
 found.unknown = await call("sing", {}).catch((error) => ({ code: error.code, message: error.message }));
 found.resources = (await client.listResources()).resources;
 found.templates = (await client.listResourceTemplates()).resourceTemplates;

@@ -61,7 +61,6 @@ async def test_the_typescript_sdk_lists_and_calls_the_tools(start_server: StartS
     assert found["ran"]["structuredContent"]["status"] == "ok"
     assert "42" in found["ran"]["content"][0]["text"]
     assert found["progress"]
-    assert found["updated"] == "notebook://plan.ipynb"
     assert found["unknown"]["code"] == -32602
     assert [resource["uri"] for resource in found["resources"]] == ["notebook://plan.ipynb"]
     assert len(found["templates"]) == 4

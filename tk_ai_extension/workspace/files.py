@@ -307,13 +307,13 @@ def _compare_and_set(folder: Folder, name: str, before: bytes | None, after: byt
 
 
 def _entry(folder: str, entry: os.DirEntry[str]) -> FileEntry:
-    kind: Literal["file", "notebook", "directory"] = "file"
-    if entry.is_dir():
-        kind = "directory"
-    elif entry.name.endswith(".ipynb"):
-        kind = "notebook"
     path = f"{folder}/{entry.name}" if folder else entry.name
+    kind: Literal["file", "notebook", "directory"] = "file"
+    if entry.name.endswith(".ipynb"):
+        kind = "notebook"
     try:
+        if entry.is_dir():
+            kind = "directory"
         found = entry.stat()
     except OSError:  # A broken link.
         return FileEntry(path, kind)
