@@ -189,7 +189,7 @@ def smoke(python: Path, browser: Browser, *, collaboration: bool) -> None:
         )
         try:
             address = f"http://127.0.0.1:{port}/"
-            _round(server, browser, address, token, collaboration=collaboration)
+            _round(server, browser, address, token)
         except (OSError, LookupError, AssertionError, PlaywrightError) as error:
             raise RuntimeError(
                 f"{Path(home, 'log').read_text(encoding='utf-8')}\n{type(error).__name__}: {error}"
@@ -202,9 +202,7 @@ def smoke(python: Path, browser: Browser, *, collaboration: bool) -> None:
                 server.kill()
 
 
-def _round(
-    server: subprocess.Popen[bytes], browser: Browser, url: str, token: str, *, collaboration: bool
-) -> None:
+def _round(server: subprocess.Popen[bytes], browser: Browser, url: str, token: str) -> None:
     def ask(path: str, body: dict[str, Any] | None = None) -> Any:
         request = urllib.request.Request(
             f"{url}api/tk-ai/{path}",

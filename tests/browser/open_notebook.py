@@ -105,8 +105,9 @@ async ([path, {names}]) => {{
   const end = Date.now() + {DEADLINE};
   for (;;) {{
     const response = await fetch(`/api/contents/${{path}}?content=1`, {{ cache: 'no-store' }});
-    const {{ cells }} = (await response.json()).content;
-    if ({check}) {{
+    // While Jupyter saves, it may answer with an error.
+    const cells = (await response.json()).content?.cells;
+    if (cells && ({check})) {{
       return;
     }}
     if (Date.now() > end) {{

@@ -34,12 +34,6 @@ found.templates = (await client.listResourceTemplates()).resourceTemplates;
 found.notebook = (await client.readResource({ uri })).contents;
 found.prompts = (await client.listPrompts()).prompts;
 found.prompt = await client.getPrompt({ name: "explain", arguments: { notebook } });
-found.completed = (
-  await client.complete({
-    ref: { type: "ref/prompt", name: "explain" },
-    argument: { name: "notebook", value: notebook.slice(0, 3) },
-  })
-).completion;
 found.ping = await client.ping();
 await client.close();
 console.log(JSON.stringify(found));

@@ -254,8 +254,8 @@ class OutputCollector:
         shown.pop("execution_count", None)
         former = self._updated.pop(display_id, None)
         if former is not None:
-            self._event_budget.take(-_OVERHEAD - _size(former))
-        if self._event_budget.take(_OVERHEAD + _size(shown)):
+            self._event_budget.take(-_OVERHEAD - len(display_id) - _size(former))
+        if self._event_budget.take(_OVERHEAD + len(display_id) + _size(shown)):
             self._updated[display_id] = shown
         elif display_id not in self._displays:
             self.dropped += len(json.dumps(shown))
