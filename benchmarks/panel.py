@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import statistics
 from collections.abc import AsyncGenerator, Iterator
@@ -12,14 +11,12 @@ from pathlib import Path
 
 from family import Options, main
 from lab_page import LabPage, lab_page
-from measure import Row, Samples, at_most, skipped, spread, timed
+from measure import Row, Samples, at_most, spread, timed
 from playwright.async_api import expect
 from tracing import CATEGORIES, Update, updates
 
-import tk_ai_extension
 from tests.support.messages_api import Exchange
 from tests.support.scripted_model import MODEL, Answer, ScriptedModel, Text
-from tests.test_frontend import LATER
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -43,8 +40,6 @@ FRAME = 16
 MESSAGES = 500
 OPENINGS = 5
 LOADS = 10
-BUNDLE = 60
-"""kB."""
 
 MARK = "tk-piece"
 ARRIVALS = """
@@ -106,7 +101,6 @@ async def measure(options: Options) -> AsyncGenerator[Row]:
         with_it, without = await loaded(lab, options.count(LOADS))
         work = "JupyterLab loads in a new browser profile, beside without the extension"
         yield timed(work, with_it, without, unit="s")
-    yield bundle()
 
 
 # -- an answer that grows --------------------------------------------------------------------------
@@ -268,21 +262,6 @@ async def loaded(lab: LabPage, count: int) -> list[list[float]]:
 def within(work: str, samples: Samples, seconds: float) -> Row:
     """A row whose longest sample has to be below so many seconds."""
     return at_most(f"{work}: the longest", max(samples), seconds, "s", **spread(samples, "s"))
-
-
-# -- the bundle ------------------------------------------------------------------------------------
-
-
-def bundle() -> Row:
-    """The panel's scripts, each compressed by itself, as a browser fetches them."""
-    work = "the panel, as it is sent (gzip)"
-    folder = Path(tk_ai_extension.__file__).parent / "labextension" / "static"
-    # What loads later.
-    files = [each for each in folder.glob("*.js") if not each.name.startswith(tuple(LATER))]
-    scripts = [gzip.compress(each.read_bytes()) for each in files]
-    if not scripts:
-        return skipped(work, "it is not built")
-    return at_most(work, sum(map(len, scripts)) / 1000, BUNDLE, "kB")
 
 
 if __name__ == "__main__":
