@@ -40,7 +40,7 @@ MAX_MODULES = 85
 COSTS = (
     cost("list_kernels", 10, 6_050, 6_050, transactions=0),
     cost("execute_ipython", 10, 12_700, 12_700, transactions=2),
-    # A busy machine pushes the outputs to the tab in two parts: 19,400 to 22,900 were counted.
+    # A busy machine pushes the outputs to the tab in two parts: 19,000 to 22,900 were counted.
     cost("execute_cell", 10, 15_000, 21_500, transactions=2),
     cost("overwrite_cell", 10, 7_800, 29_500, transactions=1),
     cost("insert_and_execute_cell", 10, 17_000, 46_000, transactions=3),

@@ -110,8 +110,10 @@ def verdict(cost: Cost, counted: dict[str, Any], documents: Documents) -> list[s
     """Return what is not as budgeted, in words."""
     wrong: list[str] = []
     for name, budget in (("calls", cost.calls[documents]), ("transactions", cost.transactions)):
-        if abs(counted[name] - budget) > budget * TOLERANCE:
-            advice = "lower the budget" if counted[name] < budget else "too many"
+        # How many parts of an output a tab gets depends on the machine, so that it has an upper bound only.
+        is_low = documents == "file" and counted[name] < budget * (1 - TOLERANCE)
+        if is_low or counted[name] > budget * (1 + TOLERANCE):
+            advice = "lower the budget" if is_low else "too many"
             call = f"{cost.tool}, {cost.cells} cells"
             wrong.append(f"{call}: {counted[name]:,.1f} {name} for {budget:,}: {advice}")
     modules = [module for module in counted["modules"] if not module.startswith("model/")]
