@@ -188,7 +188,7 @@ class Connection:
                 del self._infos[msg_id]
 
     def probe(self) -> None:
-        """Request kernel_info; whoever observes the messages learns which process publishes them."""
+        """Request kernel_info; a listener for the messages learns which process publishes them."""
         with suppress(ConnectionClosed):
             self._send(
                 self._client.control_channel, self._client.session.msg("kernel_info_request", {})

@@ -19,12 +19,3 @@ def lock(file: int, *, wait: bool = True) -> None:
     except ImportError:
         return
     fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def unlock(file: int) -> None:
-    """Release a lock that `lock` acquired."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    fcntl.flock(file, fcntl.LOCK_UN)

@@ -77,10 +77,6 @@ class RunningOutputs:
             self.write((change,))
         return taken
 
-    def stream_name(self, index: int) -> str:
-        """Return the stream name of output ``index``."""
-        return (self._outputs.name(index) if index < len(self._outputs) else None) or "stdout"
-
     def end(self, execution_count: int | None) -> None:
         """Note that the cell has ended."""
         self.ended, self.execution_count = True, execution_count

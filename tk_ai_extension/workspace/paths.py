@@ -76,15 +76,6 @@ def contain(
     return contained
 
 
-def is_contained(root: Path | None, path: str) -> bool:
-    """Return whether `contain` accepts a path. Listings leave the others out."""
-    try:
-        contain(root, path)
-    except PathRefused:
-        return False
-    return True
-
-
 def notebook_path(
     root: Path | None, path: str, *, allow_hidden: bool = False, linked: Sequence[Path] = ()
 ) -> str:
