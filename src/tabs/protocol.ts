@@ -1,4 +1,4 @@
-/** The messages between a page and the server about its open notebooks: see ADR 20. */
+/** The messages between a page and the server about its open notebooks: see ADR 4. */
 
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { PartialJSONObject } from '@lumino/coreutils';

@@ -2,7 +2,7 @@
 
 After a disconnect the call continues: a lost connection must not kill a training run.
 ``notifications/cancelled`` cancels the call, and the tool interrupts its code. The SDK cancels the
-handler in both cases; only the notification tells them apart (docs/adr/0009).
+handler in both cases; only the notification tells them apart (docs/adr/0011).
 """
 
 from __future__ import annotations

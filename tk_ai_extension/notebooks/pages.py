@@ -1,6 +1,6 @@
 """The pages of JupyterLab that are connected, and the notebooks that are open in their tabs.
 
-A tab has its notebook as the person sees it, including unsaved changes. ADR 20 describes the messages;
+A tab has its notebook as the person sees it, including unsaved changes. ADR 4 describes the messages;
 `server.handlers.tabs` has the WebSockets.
 """
 
@@ -182,7 +182,7 @@ class Tab:
         return self, self.path, self.dirty, self.named.is_set()
 
     async def ask(self, method: str, **arguments: Any) -> Json:
-        """Send the tab a request and return its answer; ADR 20 describes the methods.
+        """Send the tab a request and return its answer; ADR 4 describes the methods.
 
         Raises:
             TabGone, TabRefused.

@@ -1,6 +1,6 @@
 """What was read of a notebook: the hash of each cell's source by caller, and whole revisions.
 
-A change to a cell is a compare-and-set against the hash (see docs/adr/0006). Only whole sources count: a
+A change to a cell is a compare-and-set against the hash (see docs/adr/0005). Only whole sources count: a
 line of a list that shows the beginning of a source does not mark the cell as read. A revision is the
 common ancestor when an edited text is merged. Forgetting either is safe: the caller reads again.
 """

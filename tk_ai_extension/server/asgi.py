@@ -2,7 +2,7 @@
 
 Jupyter Server speaks tornado, and the MCP SDK's Streamable HTTP transport is an ASGI application.
 The bridge serves the ASGI application on the server's own port and behind its own
-authentication (docs/adr/0008).
+authentication (docs/adr/0014).
 """
 
 from __future__ import annotations
