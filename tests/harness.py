@@ -16,9 +16,8 @@ from traitlets.config import Config
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.workspace import Workspace
 
 ALICE = Caller("alice", "session-a", "mcp", name="agent A")

@@ -31,8 +31,7 @@ from tk_ai_extension.server.handlers.handler import ROUTE_ERRORS, NotFoundHandle
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
 from tk_ai_extension.tools import glossary
-from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.tools.toolsets import TOOLSETS
+from tk_ai_extension.tools.registry import TOOLSETS, Registry
 
 __all__ = ["start_server"]
 

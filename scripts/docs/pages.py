@@ -20,8 +20,7 @@ from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.handler import ROUTE_ERRORS
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
-from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.tools.toolsets import TOOLSETS
+from tk_ai_extension.tools.registry import TOOLSETS, Registry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"

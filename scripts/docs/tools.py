@@ -13,10 +13,9 @@ from pydantic import BaseModel
 
 from scripts.docs.markdown import code, docstrings, literal, page, prose, sentence, table
 from tk_ai_extension.mcp.descriptions import describe
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.glossary import FIELDS, meaning
-from tk_ai_extension.tools.registry import Registry, Tool
-from tk_ai_extension.tools.results import Result
-from tk_ai_extension.tools.toolsets import TOOLSETS
+from tk_ai_extension.tools.registry import TOOLSETS, Registry, Tool
 
 FAMILIES = (
     "notebooks",

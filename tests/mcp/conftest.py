@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from traitlets.config import Config
 
 from tests.mcp.probes.tools import Probe
-from tk_ai_extension.tools import toolsets
+from tk_ai_extension.tools import registry
 from tk_ai_extension.workspace.workspace import Workspace
 
 LEGACY, MODERN = "legacy", "auto"
@@ -29,7 +29,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config, monkeypatch: pytest.MonkeyPatch) -> Config:
-    monkeypatch.setitem(toolsets.TOOLSETS, "probes", "tests.mcp.probes")
+    monkeypatch.setitem(registry.TOOLSETS, "probes", "tests.mcp.probes")
     jp_server_config.ServerApp.jpserver_extensions = {
         "jupyter_server_nbmodel": True,
         "tk_ai_extension": True,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.ranges import format_ranges, parse_ranges
-from tk_ai_extension.tools.addressing import select
+from tk_ai_extension.tools.plans import select
 
 
 @pytest.mark.proves("text:ranges")

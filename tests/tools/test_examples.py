@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.tools.toolsets import TOOLSETS
+from tk_ai_extension.tools.registry import TOOLSETS, Registry
 
 CALL = re.compile(r"""harness\.call\(\s*["'](\w+)["']""")
 

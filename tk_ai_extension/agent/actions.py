@@ -24,9 +24,8 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.registry import Registry, tool
-from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import file_edits
 from tk_ai_extension.workspace.files import Files, read_as_text
 from tk_ai_extension.workspace.permission_requests import Effect

@@ -27,8 +27,8 @@ from tk_ai_extension.agent.events import (
 from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.model.agent_errors import AgentDied, InvalidTurnCredential
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.tools.context import Image
 from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.tools.results import Image
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 STOP_TIMEOUT = 5.0

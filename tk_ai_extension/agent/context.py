@@ -38,10 +38,9 @@ from tk_ai_extension.model.errors import (
     VariableNotFound,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.output_presentation import present
+from tk_ai_extension.tools.context import Image, ToolContext
+from tk_ai_extension.tools.execution_results import present
 from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.tools.results import Image
 from tk_ai_extension.workspace.workspace import Workspace
 
 OUTLINE = 8_000

@@ -24,9 +24,8 @@ from tk_ai_extension.model.agent_errors import ServerFailed
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired, UnknownTool
 from tk_ai_extension.model.private_files import make_private
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.permission_checks import argument_proposal
-from tk_ai_extension.tools.results import Image, Result
+from tk_ai_extension.tools.context import Image, Result, ToolContext
+from tk_ai_extension.tools.registry import argument_proposal
 from tk_ai_extension.workspace.permission_requests import Effect
 
 RETRY = 60.0

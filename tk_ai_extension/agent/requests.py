@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.notebook import Notebook
-from tk_ai_extension.tools.schemas import parsed
+from tk_ai_extension.tools.registry import parsed
 
 MAX_MESSAGE = 200_000
 """Maximum length of a message, in characters."""

@@ -38,9 +38,8 @@ from tk_ai_extension.model.diffs import DiffBudget, line_diff
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.registry import Registry
-from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.permission_requests import Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential

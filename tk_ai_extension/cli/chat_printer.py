@@ -9,7 +9,7 @@ from typing import Any
 from tk_ai_extension.cli.pictures import picture
 from tk_ai_extension.cli.proposals import lines_of
 from tk_ai_extension.cli.terminal import Terminal, harmless
-from tk_ai_extension.tools.results import Image
+from tk_ai_extension.tools.context import Image
 
 MAX_ARGUMENTS = 120
 """Maximum length of a call's arguments in the output, in characters."""

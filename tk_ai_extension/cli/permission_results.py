@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from pydantic import BaseModel
 
 from tk_ai_extension.cli.proposals import lines_of
-from tk_ai_extension.tools.results import Result
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
 
 

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 
 from tk_ai_extension.cli.terminal import TerminalInfo
-from tk_ai_extension.tools.results import Image
+from tk_ai_extension.tools.context import Image
 
 CHUNK = 4096
 """Maximum characters of base64 in one escape sequence of kitty's graphics protocol."""

@@ -18,8 +18,8 @@ from tk_ai_extension.cli.permission_results import PendingRequest, PendingReques
 from tk_ai_extension.cli.proposals import lines_of
 from tk_ai_extension.cli.terminal import harmless
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.execution_results import CellRun, ExecutionResult
-from tk_ai_extension.tools.results import Result
 
 SYMBOLS = {
     "queued": ("○", "dim"),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from tk_ai_extension.cli.pictures import picture
 from tk_ai_extension.cli.terminal import Terminal, harmless
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.execution_results import ExecutionResult
-from tk_ai_extension.tools.results import Result
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -20,9 +20,8 @@ from tk_ai_extension.cli.terminal import Terminal, TerminalInfo
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult
-from tk_ai_extension.tools.results import Result
 
 UNREACHABLE_CODES = frozenset({"kernel_not_found", "kernel_start_failed", "server_unreachable"})
 """Errors that mean that no kernel or server answers."""

@@ -7,8 +7,8 @@ import mcp_types as types
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.registry import Tool
-from tk_ai_extension.tools.results import Result
 
 INSTRUCTIONS = """\
 Tools for Jupyter notebooks that people have open at the same time, on the same kernels.

@@ -51,7 +51,7 @@ from tk_ai_extension.server.turn_models import (
     UndoTurn,
 )
 from tk_ai_extension.tools.default.variables import VariableList, VariablePreview
-from tk_ai_extension.tools.schemas import parsed
+from tk_ai_extension.tools.registry import parsed
 from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect
 from tk_ai_extension.workspace.undo_entries import TakenBack

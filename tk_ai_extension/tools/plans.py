@@ -1,27 +1,17 @@
-"""Plans: what a call will do, computed before it changes anything.
-
-A tool with ``carry_out`` returns a plan. If the mode requires approval, a person is shown its
-proposal (`Plan.proposal`); then the same plan is executed. A plan is bound to the sources that it
-was made for, so it fails with a conflict instead of changing other sources.
-
-A plan of your own needs one method:
-
->>> class Greet:
-...     def proposal(self) -> Proposal:
-...         return Proposal("Greet Ada", (ProposalStep("arguments", "Greet Ada"),))
->>> plan: Plan = Greet()
->>> plan.proposal().as_text()
-'Greet Ada'
-"""
+"""Plans of edits and runs, and how they are carried out and reported."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
+
+from pydantic import BaseModel
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.diffs import DiffBudget
+from tk_ai_extension.model.diffs import DiffBudget, line_diff
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import (
     Change,
     Delete,
@@ -30,6 +20,8 @@ from tk_ai_extension.model.operations import (
     Operation,
     Replace,
     SetOutputs,
+    check_places,
+    expecting,
 )
 from tk_ai_extension.model.proposals import (
     CellReference,
@@ -39,20 +31,71 @@ from tk_ai_extension.model.proposals import (
     diff_lines,
     marked,
 )
+from tk_ai_extension.model.ranges import parse_span, parts_of
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
+from tk_ai_extension.tools.context import CellKind, Result, ToolContext
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
+from tk_ai_extension.verification.verifying import may_fail
 from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.runs import Run, Step
 
 
-class Plan(Protocol):
-    """What a call will do."""
+def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
+    """Return the cells that ``0-3,7,@318a,-1`` selects, in notebook order, without duplicates.
 
-    def proposal(self) -> Proposal:
-        """Return everything that the call will do, for the person who approves it.
+    Args:
+        snapshot: The notebook.
+        ranges: Cell addresses and spans of indices (`model.ranges`), separated by commas.
 
-        `tools.permission_checks` adds the kernel of the notebook.
-        """
-        ...
+    Raises:
+        InvalidArguments: A part is empty or ambiguous.
+        CellNotFound: A part selects no cell.
+        Conflict: A versioned address is not that of the cell's source.
+    """
+    chosen: dict[int, Cell] = {}
+    for part in parts_of(ranges):
+        for cell in _part(snapshot, part):
+            chosen[cell.index] = cell
+    return [chosen[index] for index in sorted(chosen)]
+
+
+def _part(snapshot: Snapshot, part: str) -> Sequence[Cell]:
+    span = None if part in snapshot.by_key else parse_span(part)
+    if span is None or span.is_single:
+        return [snapshot.cell(part)]
+    first, last = span.positions(len(snapshot.cells))
+    if not 0 <= first <= last < len(snapshot.cells):
+        raise CellNotFound(
+            f"No cells `{part}` in {snapshot.path}, which has {len(snapshot.cells)}."
+        )
+    return snapshot.cells[first : last + 1]
+
+
+def insertion(
+    snapshot: Snapshot,
+    content: CellContent,
+    *,
+    index: int | None,
+    after: str | int | None,
+    before: str | int | None,
+) -> Insert:
+    """Return the operation that inserts a cell at one of three positions, or at the end.
+
+    An index stays as it is given: the commit resolves it in the notebook that it finds.
+
+    Raises:
+        InvalidArguments: More than one position is given.
+        CellNotFound: ``after`` or ``before`` names no cell.
+        Conflict: It is a versioned address, and not that of the cell's source.
+    """
+    if sum(position is not None for position in (index, after, before)) > 1:
+        raise InvalidArguments("Give only one of `index`, `after` and `before`.")
+    if after is not None:
+        return Insert(content, after=snapshot.cell(after).key)
+    if before is not None:
+        return Insert(content, before=snapshot.cell(before).key)
+    return Insert(content, index=index)
 
 
 @dataclass(frozen=True)
@@ -348,3 +391,246 @@ def _position(
     cell = snapshot.by_key.get(key)
     name = f"@{key}" if cell is None else f"cell {cell.index + 1}"
     return f"{side} {name}", (side, key)
+
+
+class ChangedCell(BaseModel):
+    """The change of one cell, read back after the write."""
+
+    action: Literal["insert", "replace", "delete", "move", "outputs"]
+    cell: str
+    index: int
+    address: str | None = None
+    """Its versioned address now; None if it was deleted."""
+    cell_type: CellKind | None = None
+    diff: str | None = None
+    removed_source: str | None = None
+
+
+class CellsChanged(Result):
+    """The changes that were made to a notebook."""
+
+    notebook: str
+    total_cells: int
+    changes: list[ChangedCell]
+
+    def as_text(self) -> str:
+        """Return a line for each change."""
+        lines = [_change_text(change) for change in self.changes] or ["Nothing to change."]
+        return "\n".join([*lines, f"{self.notebook}: {self.total_cells} cells."])
+
+
+def _change_text(change: ChangedCell) -> str:
+    name = f"@{change.address or change.cell}"
+    match change.action:
+        case "insert":
+            return f"Inserted {change.cell_type} cell {change.index} {name}."
+        case "delete":
+            return f"Deleted cell {change.index} @{change.cell}:\n{change.removed_source}"
+        case "move":
+            return f"Moved {name} to {change.index}."
+        case "outputs":
+            return f"Cleared the outputs of {name}."
+        case "replace":
+            return f"Changed cell {change.index} {name}:\n{change.diff or '(same source)'}"
+
+
+def changed_cell(
+    snapshot: Snapshot, change: Change, budget: DiffBudget | None = None
+) -> ChangedCell:
+    """Return a change as it appears in a result, whose diffs share a budget."""
+    cell = snapshot.by_key.get(change.cell) if change.action != "delete" else None
+    return ChangedCell(
+        action=change.action,
+        cell=change.cell,
+        index=change.index if cell is None else cell.index,
+        address=snapshot.address(cell) if cell else None,
+        cell_type=cell.type if cell else None,
+        diff=line_diff(change.before.source, change.after.source, budget)
+        if change.action == "replace" and change.before and change.after
+        else None,
+        removed_source=change.before.source
+        if change.action == "delete" and change.before
+        else None,
+    )
+
+
+def cells_changed(applied: editing.JournaledEdit) -> CellsChanged:
+    """Return the result for applied operations."""
+    snapshot, budget = applied.snapshot, DiffBudget()
+    return CellsChanged(
+        notebook=snapshot.path,
+        total_cells=len(snapshot.cells),
+        changes=[changed_cell(snapshot, change, budget) for change in applied.changes],
+    )
+
+
+def plan_edit(
+    context: ToolContext,
+    document: NotebookDocument,
+    snapshot: Snapshot,
+    *operations: Operation,
+    run: bool = False,
+    wait: float = 30.0,
+    timeout: float | None = None,
+) -> Edit:
+    """Return a plan of operations on a notebook.
+
+    Args:
+        context: The context of the call.
+        document: The notebook.
+        snapshot: The notebook as it was read.
+        *operations: The operations, in order.
+        run: Whether to run the changed code cells afterwards.
+        wait: Seconds to wait for the end of that run.
+        timeout: Seconds after which a running cell is interrupted; None for no limit.
+
+    Raises:
+        InvalidArguments: A source is too long or has invalid characters, or an index is out of range.
+    """
+    editing.check_sources(context.workspace, operations)
+    check_places(snapshot, operations)
+    return Edit(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
+
+
+async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChanged:
+    """Apply an edit of cells and return its result."""
+    return cells_changed(
+        await editing.apply(
+            context.workspace, context.caller, edit.document, edit.operations, tool=tool
+        )
+    )
+
+
+def replaced(source: str, name: str, old: str, new: str, *, replace_all: bool) -> str:
+    """Return a source with ``old`` replaced by ``new``.
+
+    Args:
+        source: The source.
+        name: The cell in messages, such as ``Cell @318a``.
+        old: The text to replace.
+        new: Its replacement.
+        replace_all: Whether it may occur more than once.
+
+    Raises:
+        InvalidArguments: ``old`` is empty, does not occur, or occurs more than once and
+            ``replace_all`` is false.
+    """
+    count = source.count(old) if old else 0
+    if not old:
+        raise InvalidArguments(
+            "`old` is empty.", hint="Give the text to replace, or use overwrite_cell."
+        )
+    if count == 0:
+        raise InvalidArguments(
+            f"{name} does not contain `old`.",
+            hint="Read the cell. `old` must match its source exactly.",
+        )
+    if count > 1 and not replace_all:
+        raise InvalidArguments(
+            f"{name} contains `old` {count} times.",
+            hint="Include more of the surrounding text in `old`, or set `replace_all`.",
+        )
+    return source.replace(old, new)
+
+
+async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult:
+    """Run the planned cells or code in the notebook's kernel; start one if none runs."""
+    workspace = context.workspace
+    kernel_id, started = await kernel_for(context, plan.document)
+    if plan.restart and not started:
+        await workspace.kernels.restart(kernel_id)
+        workspace.incarnations.end(kernel_id)
+    path = plan.document.path
+    if plan.snapshot is None:
+        scratch = workspace.executions.start(
+            context.caller,
+            kernel_id,
+            [Step(code=plan.code)],
+            path=path,
+            timeout=plan.timeout,
+            approval=context.approval,
+            tool=tool,
+        )
+        return await follow(context, scratch, plan.wait)
+    begun = start_cells(
+        context,
+        path,
+        kernel_id,
+        plan.cells,
+        tool=tool,
+        timeout=plan.timeout,
+        stop_on_error=plan.stop_on_error,
+    )
+    return await follow(context, begun, plan.wait, total_cells=len(plan.snapshot.cells))
+
+
+async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
+    """Apply the edit and run the changed code cells."""
+    # Get the kernel first: if it does not start, nothing is changed.
+    kernel_id, _ = await kernel_for(context, edit.document)
+    applied = await editing.apply(
+        context.workspace, context.caller, edit.document, edit.operations, tool=tool
+    )
+    cells = code_of(applied)
+    try:
+        begun = start_cells(
+            context, edit.document.path, kernel_id, cells, tool=tool, timeout=edit.timeout
+        )
+        return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
+    except CellNotFound:  # Somebody deleted the cell while it waited in the queue.
+        raise
+    except ToolError as error:
+        # A caller that retries would insert the cell twice.
+        message = f"{error.message} The new cell @{cells[0].key} is in the notebook."
+        details = {**error.details, "cell": cells[0].key}
+        raise type(error)(message, hint=error.hint, **details) from error
+
+
+async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[str, bool]:
+    """Return the notebook's kernel, and whether it was started for this call.
+
+    Raises:
+        ApprovalOutdated: The person approved another kernel.
+    """
+    kernel_id, started = await context.workspace.kernel_for(document)
+    if context.approval is not None:
+        context.approval.check_kernel(kernel_id, started=started)
+    return kernel_id, started
+
+
+def code_of(applied: editing.JournaledEdit) -> list[Cell]:
+    """Return the inserted and replaced code cells, in notebook order."""
+    return [cell for cell in applied.written if cell.type == "code"]
+
+
+def steps_of(cells: Sequence[Cell], *, allow_errors: bool = False) -> list[Step]:
+    """Return the steps that run cells; those that their tags or the caller allow to may fail."""
+    return [
+        Step(cell.key, cell.index, cell.source, may_fail=allow_errors or may_fail(cell))
+        for cell in cells
+    ]
+
+
+def start_cells(
+    context: ToolContext,
+    path: str,
+    kernel_id: str,
+    cells: Sequence[Cell],
+    *,
+    tool: str,
+    timeout: float | None = None,
+    stop_on_error: bool = True,
+) -> Run:
+    """Queue cells for a kernel; their outputs are written to the notebook."""
+    workspace = context.workspace
+    return workspace.executions.start(
+        context.caller,
+        kernel_id,
+        steps_of(cells),
+        open_document=workspace.store.open,
+        path=path,
+        timeout=timeout,
+        stop_on_error=stop_on_error,
+        approval=context.approval,
+        tool=tool,
+    )

@@ -11,9 +11,8 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.context import Notebook, ToolContext, Wait
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
-from tk_ai_extension.tools.parameters import Notebook, Wait
 from tk_ai_extension.tools.plans import cell_step
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.verification.rules import DEFAULT, Rules, sanitizers_in

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.tools.results import Result
+from tk_ai_extension.tools.context import Result
 
 
 class Answer(Result):

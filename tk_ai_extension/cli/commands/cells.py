@@ -9,9 +9,9 @@ from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.commands.command import Command, given
 from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
-from tk_ai_extension.tools.cell_changes import CellsChanged
 from tk_ai_extension.tools.default.reading import MAX_BUDGET
 from tk_ai_extension.tools.execution_results import ExecutionResult
+from tk_ai_extension.tools.plans import CellsChanged
 
 _RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
 """Matches a selection of several cells, such as ``0-3,7``, ``12-`` or ``-3..``; ids may contain dashes."""

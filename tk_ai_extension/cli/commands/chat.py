@@ -20,7 +20,7 @@ from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.agent_variables import FOR_CHATS
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.tools.results import Result
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE, MODES
 
 WORDS: Mapping[str, str] = {"yes": "once", "chat": "chat", "always": "notebook", "no": "deny"}

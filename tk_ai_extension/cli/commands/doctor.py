@@ -16,7 +16,7 @@ from tk_ai_extension.cli.servers import Servers
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sandbox.programs import probe
 from tk_ai_extension.model.agent_variables import FOR_CHATS
-from tk_ai_extension.tools.results import Result
+from tk_ai_extension.tools.context import Result
 
 LABELS = {"host": "server"}
 """Labels in the text for names that are stable in JSON."""

@@ -10,10 +10,10 @@ from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.cli.terminal import UnreadableFile, harmless
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.tools.cell_changes import CellsChanged
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.default.reading import MAX_BUDGET, NotebookRead
 from tk_ai_extension.tools.execution_results import ExecutionResult
-from tk_ai_extension.tools.results import Result
+from tk_ai_extension.tools.plans import CellsChanged
 
 
 def _configure_read(parser: argparse.ArgumentParser) -> None:

@@ -20,9 +20,9 @@ from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
 from tk_ai_extension.cli.session import Session, as_json
 from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
+from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.default.kernels import KernelEntry, RunningKernels, kernel_text
 from tk_ai_extension.tools.default.notebooks import NotebookUsed
-from tk_ai_extension.tools.results import Result
 
 
 def _configure_open(parser: argparse.ArgumentParser) -> None:

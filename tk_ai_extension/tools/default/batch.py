@@ -13,13 +13,19 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.addressing import insertion
-from tk_ai_extension.tools.cell_changes import CellsChanged, cells_changed, plan_edit, replaced
-from tk_ai_extension.tools.cell_runs import code_of, kernel_for, start_cells
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.context import CellKind, MaybeAddress, Notebook, ToolContext, Wait
 from tk_ai_extension.tools.execution_results import CellRun, follow
-from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, Wait
-from tk_ai_extension.tools.plans import Edit
+from tk_ai_extension.tools.plans import (
+    CellsChanged,
+    Edit,
+    cells_changed,
+    code_of,
+    insertion,
+    kernel_for,
+    plan_edit,
+    replaced,
+    start_cells,
+)
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo_entries import read_compared

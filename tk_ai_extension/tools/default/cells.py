@@ -6,11 +6,15 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.tools.addressing import insertion, select
-from tk_ai_extension.tools.cell_changes import apply_edit, plan_edit, replaced
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.parameters import Address, CellKind, MaybeAddress, MaybeRanges, Notebook
-from tk_ai_extension.tools.plans import Edit
+from tk_ai_extension.tools.context import (
+    Address,
+    CellKind,
+    MaybeAddress,
+    MaybeRanges,
+    Notebook,
+    ToolContext,
+)
+from tk_ai_extension.tools.plans import Edit, apply_edit, insertion, plan_edit, replaced, select
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
 

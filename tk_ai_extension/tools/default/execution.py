@@ -10,20 +10,25 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.staleness import states
-from tk_ai_extension.tools.addressing import insertion, select
-from tk_ai_extension.tools.cell_changes import plan_edit
-from tk_ai_extension.tools.cell_runs import edit_and_run, run
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.execution_results import ExecutionResult, follow
-from tk_ai_extension.tools.parameters import (
+from tk_ai_extension.tools.context import (
     Address,
     MaybeAddress,
     MaybeRanges,
     Notebook,
     Timeout,
+    ToolContext,
     Wait,
 )
-from tk_ai_extension.tools.plans import Edit, RunPlan
+from tk_ai_extension.tools.execution_results import ExecutionResult, follow
+from tk_ai_extension.tools.plans import (
+    Edit,
+    RunPlan,
+    edit_and_run,
+    insertion,
+    plan_edit,
+    run,
+    select,
+)
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.verification.verifying import runnable
 

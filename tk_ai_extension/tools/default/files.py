@@ -8,9 +8,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace.artifact_pages import ArtifactPage, page_of
 from tk_ai_extension.workspace.files import Walk, read_as_text
 from tk_ai_extension.workspace.patterns import Pattern

@@ -17,11 +17,9 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     ToolError,
 )
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.parameters import CellKind, Notebook
+from tk_ai_extension.tools.context import CellKind, Notebook, Result, ToolContext
 from tk_ai_extension.tools.plans import CreationPlan
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.results import Result
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook
