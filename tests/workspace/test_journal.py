@@ -249,7 +249,7 @@ async def test_a_file_that_is_no_journal_is_put_aside(tmp_path: Path, broken: by
 async def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "file").write_text, "in the way")
     journal = Journal(tmp_path / "file" / "journal.sqlite")
-    with pytest.raises(StateUnavailable, match="cannot be opened"):
+    with pytest.raises(StateUnavailable, match="File exists"):
         await made(journal)
     await journal.close()
 
@@ -412,7 +412,7 @@ async def test_what_cannot_be_written_is_a_typed_error(
     await journal._database.run(lambda db: db.execute(f"PRAGMA {pragma}").fetchall())
     with pytest.raises(error) as full:
         await made(journal, changes=[change("x" * 1_000_000)])
-    assert getattr(full.value, "hint", "") == "The change was made, but cannot be undone."
+    assert "The change was made, but cannot be undone." in str(full.value)
     assert ids(await journal.undoable(A, "n.ipynb")) == [entry]
 
 

@@ -7,21 +7,14 @@ import errno
 import logging
 import os
 import sqlite3
-import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from tk_ai_extension.model.errors import (
-    DiskFull,
-    ReadOnly,
-    SaveFailed,
-    StateUnavailable,
-    ToolError,
-)
+from tk_ai_extension.model.errors import DiskFull, ReadOnly, SaveFailed, StateUnavailable, ToolError
 from tk_ai_extension.model.private_files import make_private
 
 logger = logging.getLogger(__name__)
@@ -33,6 +26,14 @@ VERSION = 1
 
 BUSY_TIMEOUT = 10.0
 """Seconds for which a transaction waits for one of another process."""
+
+DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+KINDS: dict[int, type[ToolError]] = {
+    sqlite3.SQLITE_FULL: DiskFull,
+    sqlite3.SQLITE_READONLY: ReadOnly,
+    sqlite3.SQLITE_CANTOPEN: StateUnavailable,
+}
 
 
 def storable(text: str) -> str:
@@ -48,7 +49,7 @@ class Database:
 
     Args:
         path: The file.
-        schema: An SQL script that creates what does not exist yet.
+        schema: An SQL script that creates the tables.
         on_open: Called in a transaction each time the file is opened.
     """
 
@@ -70,9 +71,7 @@ class Database:
         self._thread.shutdown(wait=False)
 
     def run(
-        self,
-        work: Callable[[sqlite3.Connection], T],
-        consequence: str = "Nothing was changed.",
+        self, work: Callable[[sqlite3.Connection], T], consequence: str = "Nothing was changed."
     ) -> asyncio.Future[T]:
         """Run work on the database's thread as one transaction, to completion even if cancelled.
 
@@ -86,68 +85,52 @@ class Database:
         Raises (when awaited):
             DiskFull, ReadOnly, SaveFailed, StateUnavailable: The transaction failed.
         """
-
-        def transaction(connection: sqlite3.Connection) -> T:
-            with connection:
-                return work(connection)
-
-        return self._on_thread(transaction, consequence)
+        loop = asyncio.get_running_loop()
+        return asyncio.shield(
+            loop.run_in_executor(self._thread, self._carry_out, work, consequence)
+        )
 
     async def open(self) -> None:
-        """Open the file, unless it is open.
-
-        Raises:
-            DiskFull, ReadOnly, SaveFailed, StateUnavailable: It cannot be opened.
-        """
+        """Open the file, unless it is open. Raises as `run`."""
         if self._connection is None:
-            await self._on_thread(lambda _: None, "Nothing was changed.")
+            await self.run(lambda _: None)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run work that only reads.
-
-        Raises:
-            DiskFull, ReadOnly, SaveFailed, StateUnavailable: The file cannot be read or created.
-        """
-        return await self._on_thread(work, "Nothing was read.")
+        """Run work that only reads. Raises as `run`."""
+        return await self.run(work, "Nothing was read.")
 
     async def check(self) -> None:
-        """Check that the file can be written.
-
-        Raises:
-            DiskFull, ReadOnly, SaveFailed, StateUnavailable: It cannot.
-        """
+        """Check that the file can be written. Raises as `run`."""
         version = f"PRAGMA user_version = {VERSION}"
         await self.run(lambda db: db.execute(version), "Changes and chats are not saved.")
 
-    def _on_thread(
-        self, work: Callable[[sqlite3.Connection], T], consequence: str
-    ) -> asyncio.Future[T]:
-        def carry_out() -> T:
-            with self._typed_errors(consequence):
-                try:
-                    result = work(self._connection or self._open())
-                except sqlite3.DatabaseError as error:
-                    if not _is_damaged(error):
-                        raise
-                    self._set_aside(str(error))
-                    result = work(self._open())
-            if isinstance(result, sqlite3.Cursor):
-                # Freeing an open cursor on another thread would reset a statement of this one.
-                result.close()
-            return result
-
-        loop = asyncio.get_running_loop()
+    def _carry_out(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:
         try:
-            return asyncio.shield(loop.run_in_executor(self._thread, carry_out))
-        except RuntimeError:
-            closed: asyncio.Future[T] = loop.create_future()
-            why = f"{self._path} is closed: the server is stopping."
-            closed.set_exception(StateUnavailable(why))
-            return closed
+            try:
+                return self._transact(work)
+            except sqlite3.DatabaseError as error:
+                if _code(error) not in DAMAGED:
+                    raise
+                self._set_aside(str(error))
+                return self._transact(work)
+        except sqlite3.Error as error:
+            kind = KINDS.get(_code(error), SaveFailed)
+            raise kind(f"{self._path}: {error}. {consequence}") from error
+        except OSError as error:
+            kind = DiskFull if error.errno == errno.ENOSPC else StateUnavailable
+            raise kind(f"{self._path}: {error.strerror}. {consequence}") from error
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection or self._open()
+        with connection:
+            result = work(connection)
+        if isinstance(result, sqlite3.Cursor):
+            # Freeing an open cursor on another thread would reset a statement of this one.
+            result.close()
+        return result
 
     def _open(self) -> sqlite3.Connection:
         make_private(self._path.parent)
-        _check_locks(self._path.parent)
         # SQLite would create the file with the umask's mode. Its side files get this file's mode.
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -155,7 +138,9 @@ class Database:
         try:
             [version] = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, VERSION):
-                raise sqlite3.DatabaseError(f"its schema is {version}")  # noqa: TRY301 (as SQLite's)
+                error = sqlite3.DatabaseError(f"its schema is {version}")
+                error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+                raise error  # noqa: TRY301 (as SQLite's)
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             with suppress(sqlite3.OperationalError):  # Another process may be setting it.
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -186,59 +171,7 @@ class Database:
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         logger.warning("%s is not usable (%s): it was moved to %s", self._path, why, aside)
 
-    @contextmanager
-    def _typed_errors(self, consequence: str) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._typed(error, consequence) from error
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFull(f"No disk space for {self._path}.", hint=consequence) from error
-            raise StateUnavailable(
-                f"{self._path} cannot be opened: {error.strerror}. {consequence}"
-            ) from error
-
-    def _typed(self, error: sqlite3.Error, consequence: str) -> ToolError:
-        code = _code(error)
-        if code == sqlite3.SQLITE_FULL:
-            return DiskFull(f"No disk space for {self._path}.", hint=consequence)
-        if code == sqlite3.SQLITE_READONLY:
-            return ReadOnly(f"{self._path} is read-only.", hint=consequence)
-        if code == sqlite3.SQLITE_CANTOPEN:
-            return StateUnavailable(f"{self._path} cannot be opened. {consequence}")
-        return SaveFailed(f"{self._path} failed: {error}.", hint=consequence)
-
 
 def _code(error: sqlite3.Error) -> int:
     # The low byte of an extended result code is the primary result code.
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_NOTADB) & 0xFF
-
-
-def _is_damaged(error: sqlite3.DatabaseError) -> bool:
-    return type(error) is sqlite3.DatabaseError and _code(error) in (
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_CORRUPT,
-    )
-
-
-def _check_locks(folder: Path) -> None:
-    """Check that files in a folder can be locked: SQLite would wait as for another process's lock.
-
-    A temporary file is used, because closing any descriptor of a file releases all of its locks.
-
-    Raises:
-        StateUnavailable: The file system has no locks.
-        OSError: No file can be created in the folder.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows always has locks.
-        return
-    with tempfile.TemporaryFile(dir=folder) as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StateUnavailable(
-                f"The file system of {folder} has no locks ({error.strerror})."
-            ) from error
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
