@@ -24,7 +24,7 @@ from tk_ai_extension.server import models
 from tk_ai_extension.server.openapi import definitions
 from tk_ai_extension.tools.execution_results import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
-from tk_ai_extension.workspace.standing_approvals import StandingInfo
+from tk_ai_extension.workspace.permissions import StandingInfo
 
 API = Path(__file__).parent.parent / "src" / "api"
 TARGET = API / "models.ts"

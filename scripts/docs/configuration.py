@@ -15,15 +15,15 @@ from tk_ai_extension.server.settings import ExtensionSettings
 
 BOUNDS = (
     ("workspace.executions", "MAX_ACTIVE"),
-    ("workspace.queue", "MAX_WAITING"),
-    ("workspace.queue", "MAX_WAITING_PER_CALLER"),
+    ("workspace.runs", "MAX_WAITING"),
+    ("workspace.runs", "MAX_WAITING_PER_CALLER"),
     ("workspace.executions", "MAX_KEPT"),
     ("workspace.notebook_manager", "MAX_CALLERS"),
     ("workspace.notebook_manager", "MAX_NOTEBOOKS"),
     ("notebooks.reads", "MAX_CELLS"),
     ("notebooks.reads", "MAX_CHARACTERS"),
     ("workspace.permissions", "MAX_PENDING"),
-    ("workspace.standing_approvals", "MAX_APPROVALS"),
+    ("workspace.permissions", "MAX_APPROVALS"),
     ("workspace.patterns", "MAX_PATTERN"),
     ("workspace.patterns", "SECONDS"),
     ("workspace.python_sessions", "MAX_SESSIONS"),

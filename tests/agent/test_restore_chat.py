@@ -14,7 +14,7 @@ from tk_ai_extension.agent.chat_changes import ChatChanges
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.workspace.undo_entries import TakenBack
+from tk_ai_extension.workspace.undo import TakenBack
 
 __all__ = ["echo", "talk"]
 

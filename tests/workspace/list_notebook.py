@@ -11,7 +11,7 @@ from tk_ai_extension.model.operations import Change, Operation, expecting
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo_plan import (
+from tk_ai_extension.workspace.undo import (
     UndoPlan,
     compared_outputs,
     inverse_operations,

@@ -26,8 +26,7 @@ from tk_ai_extension.model.errors import (
     LimitReached,
     NotReadable,
 )
-from tk_ai_extension.workspace.artifact_pages import LINE, page_of
-from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.artifacts import LINE, Artifacts, page_of
 from tk_ai_extension.workspace.patterns import Pattern
 
 pytestmark = pytest.mark.proves("out:artifact")
@@ -430,7 +429,7 @@ async def test_a_folder_that_cannot_be_used_is_a_typed_error_where_it_is_needed(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr("tk_ai_extension.workspace.artifacts.open_regular", refused)
-    monkeypatch.setattr("tk_ai_extension.workspace.artifact_pages.open_regular", refused)
+    monkeypatch.setattr("tk_ai_extension.workspace.artifacts.open_regular", refused)
     for read in (artifacts.read, artifacts.data):
         with pytest.raises(NotReadable, match="Permission denied"):
             await read("ada", kept.id)

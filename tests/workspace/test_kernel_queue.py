@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.workspace.queue import FairQueue
+from tk_ai_extension.workspace.runs import FairQueue
 
 DEADLINE = 5.0
 

@@ -11,7 +11,7 @@ from tests.workspace.test_undo_plan import code, entry, three
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace, SetOutputs
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.net_changes import MAX_SOURCE, net_changes
+from tk_ai_extension.workspace.undo import MAX_SOURCE, net_changes
 
 pytestmark = pytest.mark.proves("edit:history")
 

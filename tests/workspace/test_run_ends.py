@@ -38,8 +38,7 @@ from tk_ai_extension.workspace import executions as module
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.displays import DisplayRegistry
 from tk_ai_extension.workspace.executions import Executions
-from tk_ai_extension.workspace.queue import FairQueue
-from tk_ai_extension.workspace.runs import Run, Step
+from tk_ai_extension.workspace.runs import FairQueue, Run, Step
 
 DEADLINE = 10
 ALICE = Caller("alice", "a", "mcp")

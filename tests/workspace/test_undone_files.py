@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.harness import ALICE, ToolHarness, backend, harness, jp_server_config
-from tk_ai_extension.workspace import file_edits
+from tk_ai_extension.workspace import editing
 
 __all__ = ["backend", "harness", "jp_server_config"]
 
@@ -28,7 +28,9 @@ async def test_a_text_that_a_person_wrote_last_is_never_undone(
         for _ in range(random.randint(1, 5)):
             new = random.choice("abc")
             if random.random() < 0.6:
-                await file_edits.write(workspace, ALICE, NAME, new, expect=texts[-1], tool="write")
+                await editing.write_file(
+                    workspace, ALICE, NAME, new, expect=texts[-1], tool="write"
+                )
                 texts.append(new)
                 left_by_agent = new
             elif new not in (texts[-1], left_by_agent):
@@ -36,7 +38,7 @@ async def test_a_text_that_a_person_wrote_last_is_never_undone(
                 texts = [new]
         entries = await workspace.journal.undoable(ALICE, NAME)
         if entries:
-            restored, left = await file_edits.undo(workspace, ALICE, NAME, entries)
+            restored, left = await editing.undo_file(workspace, ALICE, NAME, entries)
             assert bool(restored) == (len(texts) > 1)
             assert bool(left) == (len(texts) <= len(entries))
         assert file.read_text() == texts[0]

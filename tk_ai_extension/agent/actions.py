@@ -26,7 +26,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
 from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.registry import Registry, tool
-from tk_ai_extension.workspace import file_edits
+from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Files, read_as_text
 from tk_ai_extension.workspace.permission_requests import Effect
 
@@ -93,7 +93,9 @@ class WrittenFile(Result):
 
 async def _write(context: ToolContext, plan: FileWrite, tool: str) -> WrittenFile:
     workspace, caller = context.workspace, context.caller
-    await file_edits.write(workspace, caller, plan.path, plan.after, expect=plan.before, tool=tool)
+    await editing.write_file(
+        workspace, caller, plan.path, plan.after, expect=plan.before, tool=tool
+    )
     return WrittenFile(path=plan.path, created=plan.before is None)
 
 
@@ -105,7 +107,7 @@ async def _no_notebook(_context: ToolContext, _arguments: Any) -> None:
 async def write_text_file(context: ToolContext, path: str, content: str) -> FileWrite:
     """Write a text file."""
     path = context.workspace.files.locate(path)
-    return FileWrite(path, await file_edits.read(context.workspace, path), content)
+    return FileWrite(path, await editing.read_file(context.workspace, path), content)
 
 
 FILES = Registry([write_text_file])
@@ -241,6 +243,6 @@ async def _approvable(turn: Turn, edits: Iterable[FileEdit]) -> list[FileEdit]:
 async def _content(turn: Turn, path: str) -> str | None:
     """Return the content of a text file; None if there is none, or if it is not readable as text."""
     try:
-        return await file_edits.read(turn.workspace, path)
+        return await editing.read_file(turn.workspace, path)
     except NotReadable:
         return None

@@ -7,8 +7,7 @@ import asyncio
 from tk_ai_extension.agent.transcripts import Chat, Transcripts
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.workspace.journal import JournalEntry, Touched
-from tk_ai_extension.workspace.net_changes import NetChange, net_changes
-from tk_ai_extension.workspace.undo_entries import TakenBack, undo_entries
+from tk_ai_extension.workspace.undo import NetChange, TakenBack, net_changes, undo_entries
 from tk_ai_extension.workspace.workspace import Workspace
 
 

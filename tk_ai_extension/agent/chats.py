@@ -34,7 +34,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.database import storable
-from tk_ai_extension.workspace.undo_entries import TakenBack
+from tk_ai_extension.workspace.undo import TakenBack
 
 logger = logging.getLogger(__name__)
 

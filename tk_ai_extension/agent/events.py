@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.workspace.undo_entries import TakenBack
+from tk_ai_extension.workspace.undo import TakenBack
 
 End = Literal["done", "stopped", "failed"]
 """How a turn ended."""

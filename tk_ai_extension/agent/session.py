@@ -50,7 +50,7 @@ from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, InvalidTu
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, PermissionNotFound, ToolError
-from tk_ai_extension.workspace.undo_entries import TakenBack
+from tk_ai_extension.workspace.undo import TakenBack
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from tk_ai_extension.cli.terminal import LocalTerminal
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.workspace.activity import Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import FolderFiles
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import notebook_path
 from tk_ai_extension.workspace.workspace import Workspace
 

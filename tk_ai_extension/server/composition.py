@@ -20,10 +20,10 @@ from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.workspace.activity import Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import Files, FolderFiles
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state_folder import state_folder, state_path

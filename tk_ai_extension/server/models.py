@@ -54,7 +54,7 @@ from tk_ai_extension.tools.default.variables import VariableList, VariablePrevie
 from tk_ai_extension.tools.registry import parsed
 from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect
-from tk_ai_extension.workspace.undo_entries import TakenBack
+from tk_ai_extension.workspace.undo import TakenBack
 
 __all__ = [
     "Activity",

@@ -9,8 +9,7 @@ from typing_extensions import TypedDict
 
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
-from tk_ai_extension.workspace.permissions import MAX_MESSAGE
-from tk_ai_extension.workspace.standing_approvals import StandingInfo
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE, StandingInfo
 
 
 class PermissionAnswer(BaseModel):

@@ -7,8 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from tk_ai_extension.workspace.net_changes import NetChange
-from tk_ai_extension.workspace.undo_entries import TakenBack
+from tk_ai_extension.workspace.undo import NetChange, TakenBack
 
 
 class RequestBody(BaseModel):

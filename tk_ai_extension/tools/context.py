@@ -18,7 +18,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.workspace.approvals import Approval
+from tk_ai_extension.workspace.permission_requests import Approval
 from tk_ai_extension.workspace.permissions import Approver
 from tk_ai_extension.workspace.workspace import Workspace
 

@@ -37,8 +37,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.tools.context import Plan, Result, ToolContext
-from tk_ai_extension.workspace.approvals import Approval
-from tk_ai_extension.workspace.permission_requests import Effect
+from tk_ai_extension.workspace.permission_requests import Approval, Effect
 from tk_ai_extension.workspace.permissions import PermissionDecision
 
 logger = logging.getLogger(__name__)

@@ -3,29 +3,172 @@
 A change is written once, when it is in the notebook and before it is answered. A run is written before
 its code runs, so that a crash leaves a record, and again at its end. A refusal, which changes nothing,
 is written once. People's own edits in a live document are not recorded: undo compares before it writes
-(see `workspace.undo_plan`).
+(see `workspace.undo`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import psutil
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.encoding import encodable
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
+from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.workspace.database import Database, storable
+
+T = TypeVar("T")
+
+
+class Commits:
+    """Runs changes from their beginning to their outcome, and knows which ones of a turn still run.
+
+    A turn that is stopped ends after them, however slow the disk is: otherwise a change would come
+    after the turn was reported as stopped, or as undone.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[str, set[asyncio.Future[None]]] = {}
+
+    async def run(self, turn: str | None, work: Coroutine[Any, Any, T]) -> T:
+        """Await a change, which runs to completion if the caller is cancelled.
+
+        Args:
+            turn: The chat's turn that makes it; None for none.
+            work: The change, with the record of its outcome.
+        """
+        if turn is None:
+            return await run_to_completion(work)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        running = self._running.setdefault(turn, set())
+        running.add(ended)
+        try:
+            return await run_to_completion(work)
+        finally:
+            running.discard(ended)
+            if not running:
+                del self._running[turn]
+            ended.set_result(None)
+
+    async def join(self, turn: str) -> bool:
+        """Wait until the changes of a turn have their outcome; return whether any was running."""
+        waited = False
+        while running := self._running.get(turn):
+            waited = True
+            await asyncio.wait(list(running))
+        return waited
+
+
+MAX_OUTPUTS = 1_000_000
+"""Approximate maximum characters of one cell's outputs. Larger ones are not stored."""
+
+
+def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
+    """Return the changes as strict JSON, and a note about the cells whose outputs were too large to store."""
+    left_out: dict[str, None] = {}
+    items: list[Json] = []
+    for change in changes:
+        item: Json = {
+            "action": change.action,
+            "cell": change.cell,
+            "index": change.index,
+            "index_before": change.index_before,
+            "previous": change.previous,
+        }
+        for name in ("neighbours", "witnesses"):
+            if (marks := getattr(change, name)) is not None:
+                item[name] = list(marks)
+        for name, content in (("before", change.before), ("after", change.after)):
+            stored = _without_large(content)
+            if stored is not content:
+                item["outputs_kept"] = change.keeps_outputs
+            item[name] = None if stored is None else _content(stored)
+        if change.outputs_kept is not None:  # It was stored without the outputs before.
+            item["outputs_kept"] = change.outputs_kept
+        elif item.get("outputs_kept") is False:
+            left_out[change.cell] = None
+        items.append(item)
+    note = ""
+    if left_out:
+        note = (
+            f"The outputs of {', '.join(f'@{cell}' for cell in left_out)} were too large to keep."
+        )
+    try:
+        return json.dumps(items, separators=(",", ":"), allow_nan=False), note
+    except ValueError:
+        # NaN and infinity, which Python's parser takes. SQLite parses the text, and refuses them.
+        return json.dumps(encodable(items), separators=(",", ":")), note
+
+
+def decode_changes(data: str) -> tuple[Change, ...]:
+    """Return the changes from the JSON of `encode_changes`."""
+    return tuple(_change(item) for item in json.loads(data))
+
+
+def standing(stored: Sequence[Change], undone: Sequence[Change]) -> list[Change]:
+    """Return the stored changes of an entry without the undone ones; of equal ones, the last was undone."""
+    counts = Counter(map(_identity, undone))
+    left: list[Change] = []
+    for change in reversed(stored):
+        identity = _identity(change)
+        if counts[identity]:
+            counts[identity] -= 1
+        else:
+            left.append(change)
+    return left[::-1]
+
+
+def _identity(change: Change) -> tuple[object, ...]:
+    # Without outputs: too large ones are not stored.
+    sources = (content and content.source for content in (change.before, change.after))
+    return (change.action, change.cell, change.index, change.index_before, *sources)
+
+
+def _change(item: Json) -> Change:
+    before, after = _read(item.pop("before")), _read(item.pop("after"))
+    marks: Json = {
+        name: tuple(item.pop(name)) for name in ("neighbours", "witnesses") if name in item
+    }
+    return Change(before=before, after=after, **marks, **item)
+
+
+def _without_large(content: CellContent | None) -> CellContent | None:
+    # Measure instead of encoding: encoding large outputs would hold the GIL.
+    if content is None or summarise(content.outputs).size <= MAX_OUTPUTS:
+        return content
+    return replace(content, outputs=(), execution_count=None)
+
+
+def _content(content: CellContent) -> Json:
+    return {
+        "type": content.type,
+        "source": content.source,
+        "id": content.id,
+        "metadata": dict(content.metadata),
+        "execution_count": content.execution_count,
+        "outputs": list(content.outputs),
+        "extra": dict(content.extra),
+    }
+
+
+def _read(item: Json | None) -> CellContent | None:
+    return None if item is None else CellContent(outputs=tuple(item.pop("outputs")), **item)
+
 
 Kind = Literal["change", "run", "undo", "refused"]
 State = Literal["intended", "done", "failed", "undone", "interrupted"]

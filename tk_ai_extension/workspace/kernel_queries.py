@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy
-from tk_ai_extension.workspace.queue import FairQueue
+from tk_ai_extension.workspace.runs import FairQueue
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, ExecutionRequest
-from tk_ai_extension.workspace.notices import Notices
+from tk_ai_extension.workspace.activity import Notices
 from tk_ai_extension.workspace.runs import Run, Step
 from tk_ai_extension.workspace.tool_bridge import Answer, ToolBridge
 

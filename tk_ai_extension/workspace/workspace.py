@@ -20,20 +20,18 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
 from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
 from tk_ai_extension.notebooks.staleness import Incarnation, Incarnations
-from tk_ai_extension.workspace.activity import ActivityFeed
+from tk_ai_extension.workspace.activity import ActivityFeed, Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
-from tk_ai_extension.workspace.commits import Commits
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.fresh_kernels import FreshKernels
-from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.journal import Commits, Journal
 from tk_ai_extension.workspace.kernel_queries import KernelQueries
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
-from tk_ai_extension.workspace.notices import Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
-from tk_ai_extension.workspace.queue import FairQueue
+from tk_ai_extension.workspace.runs import FairQueue
 from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 

@@ -95,7 +95,7 @@ class ChangesUndoHandler(TkAIHandler):
         """
         path = await _notebook(self, body.notebook)
         wanted = body.cells()
-        from tk_ai_extension.workspace.undo_entries import undo_entries
+        from tk_ai_extension.workspace.undo import undo_entries
 
         workspace, caller = self.services.workspace, self.caller
         entries = await workspace.journal.standing(path, len(wanted), caller.user, entries=wanted)

@@ -28,8 +28,7 @@ from tk_ai_extension.tools.plans import (
 )
 from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.undo_entries import read_compared
-from tk_ai_extension.workspace.undo_plan import inverse_operations
+from tk_ai_extension.workspace.undo import inverse_operations, read_compared
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.workspace.artifact_pages import ArtifactPage, page_of
+from tk_ai_extension.workspace.artifacts import ArtifactPage, page_of
 from tk_ai_extension.workspace.files import Walk, read_as_text
 from tk_ai_extension.workspace.patterns import Pattern
 

@@ -17,8 +17,9 @@ from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.context import Entry, Notebook, Result, ToolContext
 from tk_ai_extension.tools.plans import ChangedCell, Edit, changed_cell
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.workspace import editing, undo_entries
+from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
+from tk_ai_extension.workspace.undo import plan_entries
 
 
 class Undone(Result):
@@ -108,7 +109,7 @@ async def undo(
             else "Your connection has no session, so your changes cannot be identified."
         )
     snapshot = await document.read()
-    plan = await undo_entries.plan(document, entries, snapshot)
+    plan = await plan_entries(document, entries, snapshot)
     if not plan.entries:
         raise Conflict(
             f"Nothing was undone: {' '.join(plan.left)}",

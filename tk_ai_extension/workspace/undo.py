@@ -1,26 +1,23 @@
-"""Plan an undo: the operations that undo changes, except of cells that were edited or ran since.
-
-It has no side effects. Changes are undone in a model of the current notebook (ids, types, hashes, in
-order), the last one first. Then the operations from the notebook to the model are computed. Each has the
-hash or the outputs that it expects, so the document detects changes between planning and applying
-(compare-and-set). See docs/adr/0007.
-
-The snapshot has no outputs. Those that an undo compares are read before it is planned
-(`compared_outputs`).
-"""
+"""Undo journal entries, cell by cell, unless a cell was edited or ran since; and their net changes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
+from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.diffs import longest_increasing
+from tk_ai_extension.model.diffs import DiffBudget, line_diff, longest_increasing
+from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import (
+    Action,
     Change,
     Delete,
     Insert,
@@ -29,8 +26,101 @@ from tk_ai_extension.model.operations import (
     Replace,
     SetOutputs,
 )
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import same_outputs
+from tk_ai_extension.notebooks.transactions import anchored
+from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
+from tk_ai_extension.workspace.workspace import Workspace
+
+MAX_SOURCE = 400_000
+"""Maximum length of a source, in characters; longer ones are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """What several changes did to one cell.
+
+    Attributes:
+        notebook: The path.
+        cell: The cell's key.
+        action: insert, replace, delete, move or outputs.
+        index: Its index after the last change; before it, if it was deleted.
+        cell_type: code, markdown or raw.
+        before, after: The source before and after; empty where there was or is no cell.
+        diff: The removed and added lines, as the event `cell_change` has them.
+        truncated: Whether a source is too long: then these three are empty.
+    """
+
+    notebook: str
+    cell: str
+    action: Action
+    index: int
+    cell_type: str
+    before: str
+    after: str
+    diff: str
+    truncated: bool
+
+
+def net_changes(entries: Sequence[JournalEntry]) -> list[NetChange]:
+    """Return the net changes by cell, in the order of each cell's first change.
+
+    A cell that was inserted and deleted again is left out, and so is one that is as it was.
+
+    Args:
+        entries: The entries, newest first, with their changes.
+    """
+    by_cell: dict[tuple[str, str], list[Change]] = {}
+    for entry in reversed(entries):
+        for change in entry.changes:
+            by_cell.setdefault((entry.path, change.cell), []).append(change)
+    budget = DiffBudget()
+    found = (_net(path, changes, budget) for (path, _), changes in by_cell.items())
+    return [each for each in found if each is not None]
+
+
+def _net(path: str, changes: Sequence[Change], budget: DiffBudget) -> NetChange | None:
+    last = changes[-1]
+    # A move has the content, too, so that the first and the last change have the two sides.
+    before, after = changes[0].before, last.after
+    action = _action(before, after, is_moved=any(each.action == "move" for each in changes))
+    content = after or before
+    if action is None or content is None:
+        return None
+    old = "" if before is None else before.source
+    new = "" if after is None else after.source
+    truncated = max(len(old), len(new)) > MAX_SOURCE
+    if truncated:
+        old = new = ""
+    return NetChange(
+        path,
+        last.cell,
+        action,
+        last.index,
+        content.type,
+        old,
+        new,
+        line_diff(old, new, budget),
+        truncated,
+    )
+
+
+def _action(
+    before: CellContent | None, after: CellContent | None, *, is_moved: bool
+) -> Action | None:
+    if before is None or after is None:
+        if before is None and after is None:
+            return None
+        return "insert" if before is None else "delete"
+    if (before.source, before.type) != (after.source, after.type):
+        return "replace"
+    if (before.outputs, before.execution_count) != (after.outputs, after.execution_count):
+        return "outputs"
+    if is_moved:
+        return "move"
+    return None if before == after else "replace"
+
 
 Outputs = tuple[Json, ...]
 _NONE: Mapping[str, Outputs] = MappingProxyType({})
@@ -434,3 +524,120 @@ def _by_id(change: Change) -> bool:
 def _required(content: CellContent | None) -> CellContent:
     assert content is not None, "a change of this kind has this side"
     return content
+
+
+COMPARED = 100
+"""The number of cells that take as long as to compare the outputs of one, for `run_off_loop_if_large`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """The result of an undo in one notebook.
+
+    Attributes:
+        notebook: The path.
+        cells: The keys of the restored cells.
+        left: Sentences that say which changes stay, and why.
+        stayed: The keys of the cells of these changes, as far as they are known.
+    """
+
+    notebook: str
+    cells: tuple[str, ...]
+    left: tuple[str, ...]
+    stayed: tuple[str, ...] = ()
+
+
+async def plan_entries(
+    document: NotebookDocument, entries: Sequence[JournalEntry], snapshot: Snapshot
+) -> UndoPlan:
+    """Return the plan to undo entries of a notebook; see `plan_undo`."""
+    changes = [change for entry in entries for change in entry.changes]
+    outputs = await read_compared(document, changes, snapshot)
+    make = partial(plan_undo, entries, snapshot, outputs)
+    # To compare outputs takes time, too.
+    return await run_off_loop_if_large(len(snapshot.cells) + COMPARED * len(outputs), make)
+
+
+async def read_compared(
+    document: NotebookDocument, changes: Sequence[Change], snapshot: Snapshot
+) -> dict[str, tuple[Json, ...]]:
+    """Return the outputs that an undo of changes compares (`compared_outputs`), by the cells' keys."""
+    find = partial(compared_outputs, changes, snapshot)
+    found: dict[str, tuple[Json, ...]] = {}
+    for key in await run_off_loop_if_large(len(snapshot.cells), find):
+        with suppress(CellNotFound):
+            found[key] = await document.outputs(key)
+    return found
+
+
+async def undo_entries(
+    workspace: Workspace,
+    caller: Caller,
+    entries: Sequence[JournalEntry],
+    *,
+    of: str = "",
+    raises: bool = True,
+) -> list[TakenBack]:
+    """Undo journal entries, all or none in each notebook.
+
+    An error of one notebook is the reason why its changes stay.
+
+    Args:
+        workspace: The workspace.
+        caller: The caller.
+        entries: The entries, newest first, with the changes to undo (`JournalEntry.only`).
+        of: The origin of the changes for the history, such as ``of a turn``.
+        raises: Whether the error is raised if there is only one notebook.
+
+    Raises:
+        NothingToUndo: There is no change that can be undone.
+        ToolError: The only notebook refused the operations.
+    """
+    by_path: defaultdict[str, list[JournalEntry]] = defaultdict(list)
+    for entry in entries:
+        if entry.changes:
+            by_path[entry.path].append(entry)
+    if not by_path and raises:
+        raise NothingToUndo("There is no change that can be undone.")
+    taken: list[TakenBack] = []
+    for path, of_path in by_path.items():
+        try:
+            taken.append(await _undo_in_notebook(workspace, caller, path, of_path, of=of))
+        except ToolError as error:
+            if raises and len(by_path) == 1:
+                raise
+            reasons = () if isinstance(error, NothingToUndo) else (error.message,)
+            taken.append(TakenBack(path, (), reasons))
+    return taken
+
+
+async def _undo_in_notebook(
+    workspace: Workspace,
+    caller: Caller,
+    path: str,
+    entries: list[JournalEntry],
+    *,
+    of: str,
+) -> TakenBack:
+    if not path.lower().endswith(".ipynb"):
+        restored, kept = await editing.undo_file(workspace, caller, path, entries)
+        return TakenBack(path, restored, kept)
+    document = await workspace.store.open(path)
+    snapshot = await document.read()
+    undo = await plan_entries(document, entries, snapshot)
+    if not undo.entries:
+        return TakenBack(path, (), undo.left, undo.stayed)
+    count = len(undo.entries)
+    summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
+    operations = anchored(snapshot, undo.operations)
+    applied = await editing.undo(
+        workspace,
+        caller,
+        document,
+        operations,
+        undo.entries,
+        tool="undo",
+        summary=summary,
+    )
+    changed = dict.fromkeys(change.cell for change in applied.changes)
+    return TakenBack(path, tuple(changed), undo.left, undo.stayed)
