@@ -1,45 +1,33 @@
-"""The panel in JupyterLab in a browser: streaming, a chat of 500 messages, its size, JupyterLab's load."""
+"""The panel in a browser: an answer that grows, and typing with the panel open beside without it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import statistics
-from collections.abc import AsyncGenerator, Iterator
+import os
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from family import Options, main
-from lab_page import LabPage, lab_page
-from measure import Row, Samples, at_most, spread, timed
-from playwright.async_api import expect
-from tracing import CATEGORIES, Update, updates
+from measure import CODE, Row, at_most, in_turns, main, own_folders, server_command, timed, write
+from playwright.async_api import Browser, Page, async_playwright, expect
+from serving import Server, serving
 
+# The browser is the one of the tests.
+from tests.browser.chromium import FLAGS, chromium
 from tests.support.messages_api import Exchange
 from tests.support.scripted_model import MODEL, Answer, ScriptedModel, Text
-from tk_ai_extension.agent.events import (
-    Began,
-    Done,
-    Event,
-    EventPayload,
-    Sent,
-    TextDelta,
-    ToolAnswered,
-    ToolCalled,
-    Used,
-)
-from tk_ai_extension.agent.transcripts import Transcripts
-from tk_ai_extension.model.callers import owner
-from tk_ai_extension.workspace.state_folder import state_folder
 
 UPDATES = 200
 PACE = 0.1
 """Seconds between two pieces of an answer."""
 FRAME = 16
 """Milliseconds."""
-MESSAGES = 500
-OPENINGS = 5
-LOADS = 10
+KEYS = 20
 
 MARK = "tk-piece"
 ARRIVALS = """
@@ -59,48 +47,94 @@ mark => {
 """
 """Marks each piece of text as it arrives over the page's WebSocket, before the panel has it."""
 
-OPENED = """
-last => new Promise(resolve => {
-  const entry = document.querySelector('.tk-Entry-open');
-  const look = () => {
-    const log = document.querySelector('.tk-Log');
-    const seen = log?.querySelector('.tk-Turn:last-of-type .tk-Answer strong');
-    if (seen?.textContent !== last || seen.getBoundingClientRect().bottom > innerHeight) {
-      requestAnimationFrame(look);
-    } else {
-      // What is to be painted in this frame has been, when the next one begins.
-      requestAnimationFrame(() => resolve((performance.now() - began) / 1000));
-    }
-  };
-  const began = performance.now();
-  entry.click();
-  look();
-})
+
+SHOW_PANEL = """
+async () => {
+  const app = window.jupyterapp;
+  await app.started;
+  await app.restored;
+  await app.commands.execute('tk-ai:show-panel');
+}
 """
-"""Clicks on the first chat of the list; seconds until its last message is on the screen."""
+
+OPEN_NOTEBOOK = "() => window.jupyterapp.commands.execute('docmanager:open', {path: 'many.ipynb'})"
 
 
-async def measure(options: Options) -> AsyncGenerator[Row]:
-    """All in one page, with the same server; a script for a model."""
-    data = options.new_folder("data")
-    await write_chat(state_folder(data, options.folder / "root"), MESSAGES)
+async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator[Row]:
+    """Measure both in pages of one server, with a script for a model."""
     async with (
         ScriptedModel().running() as model,
-        lab_page(options, data, model.environment) as lab,
+        lab(folder, model.environment) as (server, browser),
     ):
-        count = options.count(UPDATES)
-        for name, text in (
-            ("with 30 code blocks and mathematics", varied()),
-            ("in one block", code()),
-        ):
+        page = await opened(browser, server)
+        count = limited(UPDATES)
+        for name, text in (("with code and mathematics", varied()), ("in one block", code())):
             work = f"{count} updates of an answer of 5 kB {name}"
-            for row in during(work, await streamed(lab, model, text, count)):
-                yield row
-        taken = [await opened(lab) for _ in range(options.count(OPENINGS))]
-        yield within(f"a chat of {MESSAGES} messages opens", taken, 1)
-        with_it, without = await loaded(lab, options.count(LOADS))
-        work = "JupyterLab loads in a new browser profile, beside without the extension"
-        yield timed(work, with_it, without, unit="s")
+            found = await streamed(page, browser, model, text, count)
+            yield at_most(
+                f"{work}: most scripts", max(each.scripts for each in found) * 1_000, FRAME, "ms"
+            )
+            longest = max(each.longest for each in found) * 1_000
+            yield at_most(f"{work}: longest task", longest, FRAME, "ms")
+        await page.evaluate(
+            "() => window.jupyterapp.commands.execute('docmanager:open', {path: 'many.ipynb'})"
+        )
+        cell = page.locator(".jp-NotebookPanel .cm-content").first
+        await cell.click()
+
+        async def typed() -> None:
+            await page.keyboard.type("x" * KEYS)
+            await expect(cell).to_contain_text("x" * KEYS)
+            for _ in range(KEYS):
+                await page.keyboard.press("Backspace")
+
+        (with_it,) = await in_turns(limited(10), typed)
+        await page.evaluate("() => window.jupyterapp.shell.collapseRight()")
+        await cell.click()
+        (without,) = await in_turns(limited(10), typed)
+        work = f"{KEYS} keys in a notebook of 500 cells with the panel (floor: without)"
+        yield timed(work, with_it, without, times=1.1)
+
+
+@asynccontextmanager
+async def lab(folder: Path, model: Mapping[str, str]) -> AsyncGenerator[tuple[Server, Browser]]:
+    """Start JupyterLab with the extension, and a browser."""
+    root, home = folder / "root", folder / "lab"
+    root.mkdir()
+    write(root / "many.ipynb", [CODE] * 500)
+    environment = own_folders(home) | dict(model)
+    quiet = home / "config" / "labconfig"
+    quiet.mkdir()
+    disabled = {"@jupyterlab/apputils-extension:announcements": True}
+    (quiet / "page_config.json").write_text(json.dumps({"disabledExtensions": disabled}))
+    command = server_command(
+        root,
+        "--ServerApp.jpserver_extensions=jupyterlab=True",
+        "--ServerApp.jpserver_extensions=jupyter_server_ydoc=False",
+        "--LabApp.expose_app_in_browser=True",
+        f"--TkAIExtensionApp.data_dir={folder / 'data'}",
+        f"--TkAIExtensionApp.chat_model={MODEL}",
+    )
+    async with (
+        serving(command, home, environment, home / "server.log") as server,
+        async_playwright() as playwright,
+    ):
+        found = chromium(Path(playwright.chromium.executable_path))
+        browser = await playwright.chromium.launch(
+            executable_path=found.path, args=FLAGS, env={**os.environ, **found.environment}
+        )
+        yield server, browser
+        await browser.close()
+
+
+async def opened(browser: Browser, server: Server) -> Page:
+    """Open JupyterLab with the panel."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    await page.goto(f"{server.url}lab?token={server.token}&reset")
+    await page.wait_for_function("() => window.jupyterapp !== undefined")
+    await page.evaluate(SHOW_PANEL)
+    await page.get_by_role("textbox", name="Message", exact=True).wait_for()
+    return page
 
 
 # -- an answer that grows --------------------------------------------------------------------------
@@ -114,36 +148,33 @@ class Paced:
     sent: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self, to: Exchange) -> None:
-        """Sends it, with a pause after each event."""
+        """Send it, with a pause after each event."""
         for event in self.answer.events(to.request):
             await to.event(event)
             await asyncio.sleep(PACE)
         self.sent.set()
 
 
-async def streamed(lab: LabPage, model: ScriptedModel, text: str, count: int) -> list[Update]:
-    """What the page does for each piece of an answer, from its arrival to the next one's.
-
-    All of it counts: the event, the state, React, the renderers, style, layout, paint.
-    """
+async def streamed(
+    page: Page, browser: Browser, model: ScriptedModel, text: str, count: int
+) -> list[Update]:
+    """Return what the page does for each piece of an answer, until the next one arrives."""
     answer = Paced(Answer((Text(text, -(-len(text) // count)),)))
     model.add(Answer.of(text[:500]), answer)
-    await lab.load()
-    # The chat of before is there again.
-    await lab.page.evaluate("() => window.jupyterapp.commands.execute('tk-ai:new-chat')")
-    box = lab.page.get_by_role("textbox", name="Message", exact=True)
-    done = lab.page.get_by_role("button", name="Copy the answer")
-    # What JupyterLab loads when it is first needed (MathJax, how code is coloured) is there then.
+    await page.evaluate("() => window.jupyterapp.commands.execute('tk-ai:new-chat')")
+    box = page.get_by_role("textbox", name="Message", exact=True)
+    done = page.get_by_role("button", name="Copy the answer")
+    # What JupyterLab loads when it is first needed (MathJax, colours of code) is there then.
     await box.fill("Warm up.")
     await box.press("Enter")
     await expect(done).to_have_count(1)
-    await lab.page.evaluate(ARRIVALS, MARK)
+    await page.evaluate(ARRIVALS, MARK)
     await box.fill("Write.")
-    await lab.browser.start_tracing(page=lab.page, categories=CATEGORIES)
+    await browser.start_tracing(page=page, categories=CATEGORIES)
     await box.press("Enter")
-    # Nobody looks while it comes: that would be work for the page, too.
+    # Nothing is read from the page meanwhile: that would be work for it.
     await answer.sent.wait()
-    trace = await lab.browser.stop_tracing()
+    trace = await browser.stop_tracing()
     await expect(done).to_have_count(2)
     return updates(trace, MARK, PACE)
 
@@ -164,104 +195,105 @@ def code() -> str:
     return "\n".join(["```python", *lines, "```"])
 
 
-def during(work: str, found: list[Update]) -> Iterator[Row]:
-    """The most that the page computed for an update, and the longest that it was held, beside a frame.
+# -- what the page's main thread did, from Chromium's trace -------------------------------------------
 
-    Clocks of the thread, not of the wall: what else the machine does is no work of the page's.
+Json = Mapping[str, Any]
+
+CATEGORIES = [
+    "blink.user_timing",
+    "devtools.timeline",
+    "disabled-by-default-devtools.timeline",
+    "v8",
+]
+"""What has to be traced."""
+
+TASK = frozenset({"RunTask"})
+SCRIPT = frozenset(
+    {
+        *("EventDispatch", "FireAnimationFrame", "RunMicrotasks", "TimerFire"),
+        *("v8.callFunction", "v8.run"),
+    }
+)
+"""What scripts run in, one within another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What happened on the main thread from one mark of the page to the next, in seconds.
+
+    Attributes:
+        scripts: What scripts computed, with the layouts that they asked for.
+        longest: The longest task: a script's, or a frame's style, layout and paint.
+        computed: What the thread computed in all its tasks.
+        took: How long its tasks took: more than that, where the machine was busy with something else.
     """
-    parts = {
-        "most that React and the renderers computed for one": [each.scripts for each in found],
-        "the longest task, with style, layout, paint": [each.longest for each in found],
-    }
-    all_of_it = {
-        "all its tasks": spread([each.computed for each in found], "ms"),
-        "took": spread([each.took for each in found], "ms"),
-    }
-    for what, samples in parts.items():
-        median = round(statistics.median(samples) * 1000, 3)
-        facts = {**spread(samples, "ms"), "median": median, **all_of_it}
-        yield at_most(f"{work}: {what}", max(samples) * 1000, FRAME, "ms", **facts)
+
+    scripts: float
+    longest: float
+    computed: float
+    took: float
 
 
-# -- a long chat -----------------------------------------------------------------------------------
+def updates(trace: bytes, mark: str, last: float) -> list[Update]:
+    """The main thread's work after each mark, until the next one.
 
+    What a mark was made in counts from the mark on.
 
-async def write_chat(state: Path, messages: int) -> None:
-    """Writes a chat as a server keeps it: each message with a call, its result and an answer."""
-    transcripts = Transcripts(state / "chats.sqlite")
-    chat = await transcripts.create(owner(), "long", "A long chat", "sales.ipynb")
-    events: list[Event] = []
-    for turn in range(messages):
-        for what in turn_of(chat.id, turn + 1):
-            events.append(Event.of(len(events) + 1, f"turn-{turn}", 1.7e9 + turn, what))
-    await transcripts.add(chat.id, events)
-    await transcripts.close()
-
-
-def turn_of(chat: str, number: int) -> list[EventPayload]:
-    """All that happens because of one message."""
-    answer = (
-        f"Month {number} has {number} rows, and $\\bar x = {number}$:\n\n"
-        f"```python\nrows = sales[sales.month == {number}]\nrows.describe()\n```\n\n"
-        f"- the least is *{number}*\n- the most is `{number * 2}`\n\nThat is **all of {number}**."
-    )
-    found = {"columns": ["month", "rows"], "rows": [[n, number] for n in range(10)]}
+    Args:
+        trace: As Chromium writes it.
+        mark: The name that was given to ``performance.mark``.
+        last: Seconds for which the last mark counts.
+    """
+    events: list[Json] = json.loads(trace)["traceEvents"]
+    marks = [each for each in events if each["name"] == mark and "blink" in each["cat"]]
+    thread = _thread(marks[0])
+    timed = [
+        each for each in events if "tts" in each and "tdur" in each and _thread(each) == thread
+    ]
+    tasks, scripts = ([each for each in timed if each["name"] in names] for names in (TASK, SCRIPT))
+    computed, took = _spans(tasks, "tts", "tdur"), _spans(tasks, "ts", "dur")
+    scripted = _spans(scripts, "tts", "tdur")
     return [
-        Sent(chat, f"What about month {number}?", "sales.ipynb", "ask", MODEL),
-        Began(),
-        ToolCalled("c1", "read_cell", {"notebook": "sales.ipynb", "cell": "a1"}),
-        ToolAnswered("c1", "read_cell", ok=True, text=f"rows = {number}\n" * 20, structured=found),
-        TextDelta(0, 0, answer),
-        Used(900, 300, 0, 0, 0.01, 0.01 * number, 2.5, 2),
-        Done("done", answer),
+        Update(
+            sum(_within(scripted, since["tts"], until["tts"])),
+            max(_within(computed, since["tts"], until["tts"]), default=0.0),
+            sum(_within(computed, since["tts"], until["tts"])),
+            sum(_within(took, since["ts"], until["ts"])),
+        )
+        for since, until in pairwise(
+            [*sorted(marks, key=lambda each: each["ts"]), _later(marks, last * 1e6)]
+        )
     ]
 
 
-async def opened(lab: LabPage) -> float:
-    """Opens the chat from the history of a page that has just been loaded; seconds."""
-    await lab.load()
-    await lab.page.get_by_role("button", name="History", exact=True).click()
-    await lab.page.get_by_role("searchbox", name="Search chats").fill("long")
-    await expect(lab.page.locator(".tk-Entry-open")).to_have_count(1)
-    return await lab.page.evaluate(OPENED, f"all of {MESSAGES}")
+def _thread(event: Json) -> tuple[int, int]:
+    return event["pid"], event["tid"]
 
 
-# -- JupyterLab's own load -------------------------------------------------------------------------
-
-RESTORED = """
-async () => {
-  await window.jupyterapp.restored;
-  return performance.now() / 1000;
-}
-"""
-"""Seconds from the navigation until JupyterLab has restored its layout."""
+def _later(marks: Sequence[Json], microseconds: float) -> Json:
+    return {key: max(each[key] for each in marks) + microseconds for key in ("ts", "tts")}
 
 
-async def loaded(lab: LabPage, count: int) -> list[list[float]]:
-    """Seconds that JupyterLab takes to load with the extension and without it, in turns."""
-    settings = lab.folder / "config" / "labconfig" / "page_config.json"
-    disabled = json.loads(settings.read_text(encoding="utf-8"))["disabledExtensions"]
-    taken: list[list[float]] = [[], []]
-    for turn in range(1 + count):
-        for samples, is_disabled in zip(taken, (False, True), strict=True):
-            config = {"disabledExtensions": disabled | {"tk-ai-extension": is_disabled}}
-            settings.write_text(json.dumps(config), encoding="utf-8")
-            context = await lab.browser.new_context()
-            page = await context.new_page()
-            await page.goto(f"{lab.server.url}lab?token={lab.server.token}&reset")
-            await page.wait_for_function("() => window.jupyterapp !== undefined")
-            seconds = await page.evaluate(RESTORED)
-            has_panel = "() => window.jupyterapp.commands.hasCommand('tk-ai:show-panel')"
-            assert await page.evaluate(has_panel) is not is_disabled
-            if turn:
-                samples.append(seconds)
-            await context.close()
-    return taken
+def _spans(events: Sequence[Json], begin: str, length: str) -> list[tuple[float, float]]:
+    """Begin and end of each that is not within another, in microseconds."""
+    found: list[tuple[float, float]] = []
+    for since, until in sorted((each[begin], each[begin] + each[length]) for each in events):
+        if found and since < found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], until))
+        else:
+            found.append((since, until))
+    return found
 
 
-def within(work: str, samples: Samples, seconds: float) -> Row:
-    """A row whose longest sample has to be below so many seconds."""
-    return at_most(f"{work}: the longest", max(samples), seconds, "s", **spread(samples, "s"))
+def _within(spans: Sequence[tuple[float, float]], since: float, until: float) -> list[float]:
+    """Seconds of each of the spans that lie in a time; all else is in microseconds."""
+    found: list[float] = []
+    for begin, end in spans[max(bisect_left(spans, (since, since)) - 1, 0) :]:
+        if begin >= until:
+            break
+        if end > since:
+            found.append((min(end, until) - max(begin, since)) / 1e6)
+    return found
 
 
 if __name__ == "__main__":

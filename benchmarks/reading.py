@@ -1,61 +1,42 @@
-"""What agents ask again and again of a notebook of many cells: its views, its list, its kernel, the tools."""
+"""What agents read again and again, beside the REST read of the file; and what a model pays for it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import json
+import shutil
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from contents import write, write_large
-from family import Options, main
-from harness import start_harness
-from latency import served
-from measure import Row, at_most, interleaved, timed
+from measure import PROJECT, Row, at_most, bench, in_turns, main, timed
 
-CELLS = 500
-MANY = 2_000
-READING = 25
-"""Milliseconds that the reading view of `CELLS` cells may take."""
-SAMPLES = 50
+FIFTY = PROJECT / "tests" / "data" / "fifty_cells.ipynb"
 
 
-async def measure(options: Options) -> AsyncGenerator[Row]:
-    """In the server's own process, then by a client of MCP."""
-    root = options.new_folder("root")
-    count = options.count(SAMPLES)
-    for row in await views(root, count):
-        yield row
-    folder = options.new_folder("http")
-    async with served(folder, root, "direct") as there:
-        kernels, tools = await interleaved(
-            count,
-            lambda: there.mcp("list_kernels"),
-            lambda: there.client.list_tools(cache_mode="bypass"),
+async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator[Row]:
+    """Measure views of 500 cells, and the characters of the tools and of 50 cells."""
+    async with bench(folder) as here:
+        await here.notebook("many.ipynb", 500)
+        path = f"{here.server.url}api/contents/many.ipynb"
+        floor, view, cells = await in_turns(
+            limited(20),
+            lambda: here.http.get(path),
+            here.calls("read_notebook", view="reading"),
+            here.calls("list_cells"),
         )
-    yield timed("tools/list, MCP over HTTP (floor: list_kernels)", tools, kernels)
+        yield timed("read_notebook of 500 cells (floor: the file by REST)", view, floor, times=0.2)
+        yield timed("list_cells of 500 cells (floor: the file by REST)", cells, floor, times=0.4)
+        tools = (await here.client.list_tools()).tools
+        wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+        paid = [{key: each[key] for key in ("name", "description", "inputSchema")} for each in wire]
+        yield at_most("tools/list", len(_compact(wire)), 25_000, "characters")
+        yield at_most("the tools, as a model gets them", len(_compact(paid)), 16_000, "characters")
+        shutil.copy(FIFTY, here.root)
+        read = await here.call("read_notebook", notebook=FIFTY.name, view="reading")
+        yield at_most("read_notebook of 50 cells", len(read["text"]), 9_600, "characters")
 
 
-async def views(root: Path, count: int) -> list[Row]:
-    """All of a notebook, read before: nothing of it is read from disk again."""
-    large = write_large(root / "large.ipynb", CELLS, 1_000_000).name
-    many = write(root / "many.ipynb", ["value = 0"] * MANY).name
-    async with start_harness(root) as here:
-        editable, reading, some, all_of_many = await interleaved(
-            count,
-            lambda: here.call("read_notebook", notebook=large, view="editable"),
-            lambda: here.call("read_notebook", notebook=large, view="reading"),
-            lambda: here.call("list_cells", notebook=many, limit=10),
-            lambda: here.call("list_cells", notebook=many, limit=MANY),
-        )
-        (used,) = await interleaved(count, lambda: here.call("use_notebook", notebook=large))
-    beside = timed(
-        f"read_notebook, reading, {CELLS} cells (floor: editable)", reading, editable, times=3
-    )
-    return [
-        beside,
-        at_most(f"read_notebook, reading, {CELLS} cells", beside.value, READING, "ms"),
-        timed(f"list_cells, limit {MANY:,} (floor: limit 10)", all_of_many, some),
-        timed(f"use_notebook, in use already, {CELLS} cells", used),
-    ]
+def _compact(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"))
 
 
 if __name__ == "__main__":

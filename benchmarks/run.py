@@ -1,14 +1,15 @@
-"""Run the benchmarks, each beside its floor, and write the table, the results and the plots.
+"""Run the benchmarks, and write the results and their table.
 
     python benchmarks/run.py [latency outputs ...] [--repetitions N]
 
-All of them write `benchmarks/results.json`, `results.md` and the plots; some by name print their
-table, and write only where --results says so. Timings depend on the machine: nothing fails where a
-goal is missed, the table says it. The exit code is 1 where something could not be measured.
+All of them write `benchmarks/results.json`; some by name print their table, and write only where
+--results says so. Timings depend on the machine: nothing fails if a goal is missed. The exit code is 1
+if something could not be measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import json
 import os
@@ -22,64 +23,31 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from family import PROJECT, parser
-from measure import Row, skipped
-from table import markdown_table, text_table
+from measure import PROJECT, Row, skipped, text_table
 
 HERE = Path(__file__).resolve().parent
-FAMILIES = (
-    "sizes",
-    "latency",
-    "commands",
-    "kernels",
-    "start",
-    "outputs",
-    "runs",
-    "notebooks",
-    "reading",
-    "chat",
-    "completion",
-    "panel",
-    "growth",
-)
+FAMILIES = ("latency", "edits", "callers", "outputs", "runs", "reading", "start", "panel")
 RESULTS = HERE / "results.json"
 PACKAGES = (
-    "tk-ai-extension",
-    "claude-agent-sdk",
-    "ipykernel",
-    "jupyter_client",
-    "jupyter-collaboration",
-    "jupyter_server",
-    "jupyter_server_nbmodel",
-    "jupyterlab",
-    "mcp",
-    "nbclient",
-    "nbformat",
-    "pydantic",
-    "pyzmq",
-    "tornado",
+    *("tk-ai-extension", "ipykernel", "jupyter_client", "jupyter_server", "jupyterlab", "mcp"),
+    *("nbclient", "papermill"),
 )
 
 
 def rows_of(family: str, options: list[str]) -> list[Row]:
-    """Runs a family in a process of its own."""
+    """Run a script in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="tk-ai-bench-") as folder:
         rows = Path(folder) / "rows.json"
         command = [sys.executable, str(HERE / f"{family}.py"), "--rows", str(rows), *options]
-        # What servers and kernels say besides is of interest where something went wrong.
         ran = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if ran.returncode:
             print(ran.stderr, file=sys.stderr)
             return [skipped("all of it", f"it failed with exit code {ran.returncode}")]
-        known = set(Row.__dataclass_fields__)
-        return [
-            Row(**{key: value for key, value in each.items() if key in known})
-            for each in json.loads(rows.read_text(encoding="utf-8"))
-        ]
+        return [Row(**each) for each in json.loads(rows.read_text(encoding="utf-8"))]
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on, without its name."""
+    """Return what it ran on, without its name."""
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -90,7 +58,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's model, where the system reports it."""
+    """Return the processor's model, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -100,7 +68,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """What is installed of what is measured."""
+    """Return the installed versions of what is measured."""
     found: dict[str, str] = {}
     for name in PACKAGES:
         try:
@@ -110,53 +78,36 @@ def versions() -> dict[str, str]:
     return found
 
 
-def report(results: dict[str, list[Row]], path: Path, took: float) -> None:
-    """Writes the results, and the table beside them."""
-    rows = [row for rows in results.values() for row in rows]
-    head = {
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
-        "seconds": round(took),
-    }
-    families = {family: [row.as_dict() for row in rows] for family, rows in results.items()}
-    content = json.dumps(head | {"families": families}, indent=1, ensure_ascii=False)
-    path.write_text(f"{content}\n", encoding="utf-8")
-    where = head["machine"]
-    path.with_suffix(".md").write_text(
-        f"Measured on {head['date']} with Python {where['python']}, {where['cores']} cores of "
-        f"{where['processor']}, {where['memory_gb']} GB, {where['system']}.\n\n"
-        f"{markdown_table(rows)}\n",
-        encoding="utf-8",
-    )
-
-
 def main() -> int:
-    """Runs what is asked for; returns the exit code."""
-    options = parser(__doc__)
+    """Run the given scripts; return the exit code."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("families", nargs="*", metavar="family", help=f"of {', '.join(FAMILIES)}")
+    options.add_argument("--repetitions", type=int, help="of each measurement, at most")
     options.add_argument("--results", type=Path, help="file for the results of some families")
     given = options.parse_args()
     unknown = set(given.families) - set(FAMILIES)
     if unknown:
         options.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(FAMILIES)}")
-    passed = ["--plots", str(given.plots)]
-    if given.repetitions is not None:
-        passed += ["--repetitions", str(given.repetitions)]
+    passed = [] if given.repetitions is None else ["--repetitions", str(given.repetitions)]
 
     began = time.monotonic()
     results: dict[str, list[Row]] = {}
     for family in given.families or FAMILIES:
         print(f"-- {family}", flush=True)
-        since = time.monotonic()
         results[family] = rows_of(family, passed)
-        print(text_table(results[family]))
-        print(f"({time.monotonic() - since:.0f} s)\n", flush=True)
+        print(text_table(results[family]), flush=True)
     path = given.results or (None if given.families else RESULTS)
     if path is not None:
-        report(results, path, time.monotonic() - began)
-        shown = path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
-        print(f"Written to {shown}, and as a table beside it.")
+        content = {
+            "date": dt.datetime.now(dt.UTC).date().isoformat(),
+            "machine": machine(),
+            "versions": versions(),
+            "seconds": round(time.monotonic() - began),
+            "families": {name: [row.as_dict() for row in rows] for name, rows in results.items()},
+        }
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        path.write_text(f"{text}\n", encoding="utf-8")
+        print(f"Written to {path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path}.")
     goals = [row.met for rows in results.values() for row in rows if row.met is not None]
     print(f"{sum(goals)} of {len(goals)} goals met in {time.monotonic() - began:.0f} s.")
     return int(any(row.skipped for rows in results.values() for row in rows))

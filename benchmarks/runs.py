@@ -1,69 +1,69 @@
-"""A notebook of 100 trivial cells, beside nbclient on the same notebook."""
+"""Notebooks of trivial cells, beside nbclient and papermill on the same notebooks."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator
+import asyncio
+import importlib.util
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 import nbformat
-from contents import write
-from family import Options, main
-from harness import BenchmarkHarness, start_harness
-from measure import Row, timed
+from measure import Row, bench, in_turns, main, skipped, timed, write
 from nbclient import NotebookClient
 
-CELLS = 100
 SAMPLES = 5
-SOURCES = [f"x = {n}\nx" for n in range(CELLS)]
 
 
-async def measure(options: Options) -> AsyncGenerator[Row]:
-    """With both executors: the cells alone, and all from a kernel's start to the saved file."""
-    for executor in ("direct", "stack"):
-        root = options.new_folder(executor)
-        async with start_harness(root, executor) as here:
-            theirs: list[tuple[float, float]] = []
-            ours: list[tuple[float, float]] = []
-            for number in range(options.count(SAMPLES) + 1):
-                path = write(root / f"theirs-{number}.ipynb", SOURCES)
-                theirs.append(await by_nbclient(str(path)))
-                write(root / f"ours-{number}.ipynb", SOURCES)
-                ours.append(await by_tool(here, f"ours-{number}.ipynb"))
-        for at, what in enumerate(("with the kernel's start", "in a running kernel")):
-            yield timed(
-                f"{CELLS} trivial cells {what}, {executor} (floor: nbclient)",
-                [pair[at] for pair in ours[1:]],
-                [pair[at] for pair in theirs[1:]],
-                times=1.1,
-                unit="s",
-            )
+async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator[Row]:
+    """Measure `execute_cells` of 100 cells, and whole commands on 20."""
+    sources = [f"x = {n}\nx" for n in range(100)]
+    async with bench(folder) as here:
+        path = write(here.root / "ours.ipynb", sources)
+        await here.call("use_notebook", notebook=path.name)
+        notebook = nbformat.read(write(folder / "theirs.ipynb", sources), as_version=4)
+        client = NotebookClient(notebook, kernel_name="python3")
+        async with client.async_setup_kernel():
+
+            async def by_nbclient() -> None:
+                for index, cell in enumerate(notebook.cells):
+                    await client.async_execute_cell(cell, index)
+                nbformat.write(notebook, folder / "theirs.ipynb")
+
+            ours = here.calls("execute_cells", which="all", wait=120)
+            floor, tool = await in_turns(limited(SAMPLES), by_nbclient, ours, warm_ups=1)
+        yield timed(
+            "execute_cells of 100 cells (floor: nbclient)", tool, floor, times=1.1, unit="s"
+        )
+    work = "nb run of 20 cells, the whole command (floor: papermill)"
+    if importlib.util.find_spec("papermill") is None:
+        yield skipped(work, "papermill is not installed")
+        return
+    project = folder / "project"
+    project.mkdir()
+    write(project / "cells.ipynb", sources[:20])
+    programs = Path(sys.executable).parent
+    papermill = (sys.executable, "-m", "papermill", "cells.ipynb", "out.ipynb")
+    nb = (programs / "nb", "run", "cells.ipynb", "--output", "ours.ipynb")
+    floor, command = await in_turns(
+        limited(SAMPLES), partial(_run, project, papermill), partial(_run, project, nb), warm_ups=1
+    )
+    await _run(project, (programs / "nb", "shutdown"))
+    yield timed(work, command, floor, times=1.0, unit="s")
+    shutil.rmtree(project)
 
 
-async def by_nbclient(path: str) -> tuple[float, float]:
-    """Seconds in all, and of the cells alone with saving."""
-    began = time.perf_counter()
-    notebook = nbformat.read(path, as_version=4)
-    # Its kernel keeps its history in a file, as a server's does; by default it is in memory.
-    client = NotebookClient(notebook, kernel_name="python3", ipython_hist_file="")
-    async with client.async_setup_kernel():
-        running = time.perf_counter()
-        for index, cell in enumerate(notebook.cells):
-            await client.async_execute_cell(cell, index)
-        nbformat.write(notebook, path)
-        ended = time.perf_counter()
-    return ended - began, ended - running
-
-
-async def by_tool(here: BenchmarkHarness, notebook: str) -> tuple[float, float]:
-    """The same by use_notebook and execute_cells."""
-    began = time.perf_counter()
-    used = await here.call("use_notebook", notebook=notebook)
-    running = time.perf_counter()
-    ran = await here.call("execute_cells", which="all", wait=120)
-    ended = time.perf_counter()
-    assert len(ran["runs"]) == CELLS
-    await here.workspace.kernels.shutdown(used["kernel_id"])
-    return ended - began, ended - running
+async def _run(folder: Path, command: Sequence[str | Path]) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await process.wait() == 0, command
 
 
 if __name__ == "__main__":

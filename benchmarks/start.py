@@ -1,129 +1,96 @@
-"""The start of `jupyter server` with the extension, beside the same without it."""
+"""The start and the memory of a server with the extension beside one without it, and `nb`'s commands."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import socket
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+import sys
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 
-from family import Options, main
-from measure import Row, interleaved, seconds, timed
-from serving import own_folders, server_command
+from measure import CODE, Row, in_turns, main, memory, own_folders, server_command, timed, write
+from serving import started, stopped
 
-SAMPLES = 12
-DEADLINE = 60
-TOKEN = "benchmark"
-STATUS, HEALTH = "/api/status", "/api/tk-ai/health"
+COMMANDS = {
+    "nb cells": ("cells", "-n", "cells.ipynb"),
+    "nb exec, warm kernel": ("exec", "0", "-n", "cells.ipynb"),
+}
 
 
-async def measure(options: Options) -> AsyncGenerator[Row]:
-    """In turns, until the port answers."""
-    starts = Starts(options.folder, options.new_folder("root"))
-    try:
-        without, with_it = await interleaved(
-            options.count(SAMPLES),
-            lambda: starts.until_answered(extension=False),
-            lambda: starts.until_answered(extension=True),
-            between=starts.stop,
-            warm_ups=1,
+async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator[Row]:
+    """Measure starts of servers, and whole warm commands beside an empty Python."""
+    starts = Starts(folder)
+    without, with_it = await in_turns(
+        limited(10),
+        partial(starts.start, "False"),
+        partial(starts.start, "True"),
+        between=starts.stop,
+        warm_ups=1,
+    )
+    yield timed("jupyter server with the extension (floor: without)", with_it, without, above=30)
+    idle = {state: await starts.memory(state) for state in ("False", "True")}
+    yield Row("memory of an idle server (floor: without)", idle["True"], "MB", idle["False"])
+
+    project = folder / "project"
+    project.mkdir()
+    write(project / "cells.ipynb", [CODE] * 50)
+    nb = Path(sys.executable).parent / "nb"
+    for arguments in COMMANDS.values():
+        await _run(project, nb, *arguments)
+    for name, arguments in COMMANDS.items():
+        empty, command = await in_turns(
+            limited(15),
+            partial(_run, project, sys.executable, "-c", ""),
+            partial(_run, project, nb, *arguments),
         )
-        yield timed(
-            "jupyter server with the extension, until it answers", with_it, without, above=150
-        )
-        status, health = [], []
-        for path, samples in ((STATUS, status), (HEALTH, health)) * options.count(SAMPLES // 2):
-            await starts.until_answered(extension=True)
-            samples.append(await seconds(partial(starts.get, path)))
-            await starts.stop()
-        yield timed("the first health of a server (floor: its first status)", health, status)
-    finally:
-        await starts.stop()
+        yield timed(f"{name} (floor: an empty Python)", command, empty, above=120)
+    await _run(project, nb, "shutdown")
 
 
 class Starts:
-    """Starts servers, one at a time."""
+    """Starts servers, one at a time, in folders of their own."""
 
-    def __init__(self, folder: Path, root: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._root = root
-        self._port = 0
+        self._environment = own_folders(folder / "jupyter") | {"JUPYTER_NO_CONFIG": "1"}
         self._process: asyncio.subprocess.Process | None = None
 
-    async def until_answered(self, *, extension: bool) -> None:
-        """Starts a server and waits until a request is answered."""
-        self._port = free_port()
+    async def start(self, extension: str) -> None:
+        """Start a server and wait until it listens."""
+        options = f"--ServerApp.jpserver_extensions=tk_ai_extension={extension}"
         self._process = await asyncio.create_subprocess_exec(
-            *server_command(
-                self._root,
-                f"--ServerApp.jpserver_extensions=tk_ai_extension={extension}",
-                f"--IdentityProvider.token={TOKEN}",
-                port=self._port,
-            ),
-            cwd=self._folder,
-            # Without any other extension, whose imports ours would share.
-            env=_environment(self._folder),
+            *server_command(self._folder, options),
+            env=self._environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        async with asyncio.timeout(DEADLINE):
-            await answered(self._port)
+        await started(self._process, Path(self._environment["JUPYTER_RUNTIME_DIR"]))
 
-    async def get(self, path: str) -> None:
-        """Asks the server that was started."""
-        async with asyncio.timeout(DEADLINE):
-            await answered(self._port, path)
+    async def memory(self, extension: str) -> float:
+        """Return the memory of a server, in MB, a moment after its start."""
+        await self.start(extension)
+        await asyncio.sleep(2)
+        assert self._process is not None
+        used = memory(self._process.pid)
+        await self.stop()
+        return round(used, 1)
 
     async def stop(self) -> None:
-        """Ends the server; it has no kernels that would have to be stopped."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        """End the server."""
+        if self._process is not None:
+            await stopped(self._process)
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """With compiled modules, as pip installs them: a checkout may be run without any.
-
-    They are kept for these servers alone; the warm-ups write them.
-    """
-    environment = own_folders(folder)
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    return {**environment, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now.
-
-    It is none of those that the system gives to outgoing connections: one that asks for the port
-    again and again until somebody listens would sooner or later have been given that very port, and
-    be connected to itself.
-    """
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-async def answered(port: int, path: str = "/api") -> None:
-    """Waits until a request is answered, for the server's version: nobody says when a port opens."""
-    head = f"GET {path} HTTP/1.1", "Host: localhost", f"Authorization: token {TOKEN}"
-    request = "\r\n".join((*head, "Connection: close", "", "")).encode()
-    while True:
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionError:
-            await asyncio.sleep(0.002)
-            continue
-        writer.write(request)
-        line = await reader.readline()
-        writer.close()
-        assert b" 200 " in line, line
-        return
+async def _run(folder: Path, *command: str | Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await process.wait() == 0, command
 
 
 if __name__ == "__main__":

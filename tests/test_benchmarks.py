@@ -12,10 +12,7 @@ import pytest
 
 from tests.proofs import ROOT
 
-FAMILIES = {
-    *("sizes", "latency", "commands", "kernels", "start", "outputs", "runs", "notebooks"),
-    *("reading", "chat", "completion", "panel", "growth"),
-}
+FAMILIES = {"latency", "edits", "callers", "outputs", "runs", "reading", "start", "panel"}
 
 
 def run(*arguments: object, seconds: float = 100) -> subprocess.CompletedProcess[str]:
@@ -33,31 +30,24 @@ def check(ran: subprocess.CompletedProcess[str], results: Path, families: set[st
     assert measured["machine"]["python"] == platform.python_version()
     assert platform.node() not in written
     assert str(ROOT) not in written
-    table = results.with_suffix(".md").read_text(encoding="utf-8")
     for row in (row for rows in measured["families"].values() for row in rows):
         assert row["value"] >= 0
         assert row["work"] in ran.stdout
-        assert row["work"] in table
 
 
 def test_benchmarks_write_what_they_measured_and_where(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    ran = run("sizes", "--repetitions", 2, "--results", results)
-    check(ran, results, {"sizes"})
+    ran = run("reading", "--repetitions", 2, "--results", results)
+    check(ran, results, {"reading"})
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_every_benchmark_runs(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    options = ("--repetitions", 1, "--results", results, "--plots", tmp_path)
+    options = ("--repetitions", 1, "--results", results)
     ran = run(*sorted(FAMILIES), *options, seconds=840)
     check(ran, results, FAMILIES)
-    assert {plot.name for plot in tmp_path.glob("*.png")} == {
-        "growth-callers.png",
-        "growth-notebook.png",
-        "growth-outputs.png",
-    }
 
 
 def test_a_benchmark_that_there_is_not_is_refused() -> None:

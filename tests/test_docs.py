@@ -200,7 +200,7 @@ def test_the_changelog_has_a_place_for_what_comes() -> None:
 
 
 def test_a_page_without_measurements_claims_nothing(tmp_path: Path) -> None:
-    assert "Nothing has been measured yet" in performance_page(tmp_path, tmp_path)
+    assert "Nothing has been measured yet" in performance_page(tmp_path)
 
 
 def test_a_measurement_is_shown_with_its_floor_and_its_goal(
@@ -221,13 +221,11 @@ def test_a_measurement_is_shown_with_its_floor_and_its_goal(
         },
     }
     (tmp_path / "results.json").write_text(json.dumps(results), encoding="utf-8")
-    (tmp_path / "growth-callers.png").touch()
-    shown = performance_page(tmp_path, tmp_path)
+    shown = performance_page(tmp_path)
     assert "| 1+1 | 7.23 ms | 6.70 ms | 1.08 | at most 1.2 times | yes |" in shown
     assert "| 2+2 | 7.23 ms | 6.70 ms | 1.08 | at most 1.0 times | **no** |" in shown
     assert "| room | not measured: no collaboration |" in shown
     assert "Of 2 goals 1 were met" in shown
-    assert "![growth callers](growth-callers.png)" in shown
 
 
 async def test_the_example_in_python_does_what_its_page_says(start_server: StartServer) -> None:

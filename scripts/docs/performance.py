@@ -1,4 +1,4 @@
-"""What `make bench` measured: the table of its last run, and its plots."""
+"""What `make bench` measured: the table of its last run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ Each figure is shown with a floor or a peer measured in the same run on the same
 ratios rather than the milliseconds. `make bench` measures again. Tests never assert timings."""
 
 
-def performance_page(benchmarks: Path, plots: Path) -> str:
-    """The results by family, and the plots; says so where nothing was measured.
+def performance_page(benchmarks: Path) -> str:
+    """Return the results by family; says so where nothing was measured.
 
     Args:
         benchmarks: The folder of the benchmarks, and of `results.json` once they have run.
-        plots: The folder of the plots, where this page stands, too.
     """
     results = benchmarks / "results.json"
     if not results.exists():
@@ -44,7 +43,6 @@ def performance_page(benchmarks: Path, plots: Path) -> str:
                 _rows(rows),
             )
         ),
-        *_plots(plots),
         "## Versions",
         table(["package", "version"], measured["versions"].items()),
     )
@@ -93,11 +91,3 @@ def _about(module: Path) -> str:
     if not module.exists():
         return ""
     return sentence(ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))))
-
-
-def _plots(folder: Path) -> list[str]:
-    plots = sorted(folder.glob("*.png"))
-    if not plots:
-        return []
-    shown = (f"![{path.stem.replace('-', ' ')}]({path.name})" for path in plots)
-    return ["## Growth", "What doubling costs.", *shown]
