@@ -150,7 +150,7 @@ test: setup ## Run every linter and test
 # the panel, `tsc` checks everything and eslint what `git` lists as changed since the last commit.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard)
 CHANGED_SCRIPT = $(filter %.ts %.tsx,$(CHANGED))
-UNIT_TESTS = tests/model tests/workspace tests/testing tests/test_project.py tests/test_requirements.py
+UNIT_TESTS = tests/model tests/workspace tests/test_project.py tests/test_requirements.py
 
 .PHONY: check
 check: $(VENV)/.all node_modules/.made ## Run linters, unit tests and jest, in under a minute

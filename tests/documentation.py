@@ -12,7 +12,7 @@ from markdown.extensions.toc import slugify
 from scripts.docs.pages import DOCS, PAGES
 from tests.proofs import ROOT
 
-OUTSIDE = ("README.md", "CHANGELOG.md")
+OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")
 """Pages in the project's own folder."""
 
 FENCE = re.compile(r"^ *```(?P<language>\w*).*?\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -156,6 +158,15 @@ def test_examples_in_docstrings_hold() -> None:
 
 def test_the_version_is_sent_once() -> None:
     assert metadata.version("tk-ai-extension") == tk_ai_extension.__version__
+
+
+def test_addresses_are_placeholders_in_all_places_at_once() -> None:
+    """When the project is published, all of them change together."""
+    placeholder = "https://example.org/tk-ai-extension"
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    panel = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    addresses = [*named.values(), panel["homepage"], panel["bugs"]["url"]]
+    assert len({address.startswith(placeholder) for address in addresses}) == 1
 
 
 def test_installing_the_package_enables_the_extension_and_ships_its_types() -> None:

@@ -31,6 +31,11 @@ def _rest() -> str:
     return rest_page(describe(registry, "/"), list(registry), ROUTES)
 
 
+def _contributing() -> str:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](")
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/tools.md": lambda: tools_page(Registry.load(TOOLSETS), Registry.load()),
     "reference/rest.md": _rest,
@@ -40,8 +45,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": lambda: errors_page(ROUTE_ERRORS),
     "reference/guarantees.md": lambda: guarantees_page(REQUIREMENTS, proofs()),
     "reference/requirements.md": lambda: requirements_page(REQUIREMENTS, proofs()),
-    "performance/measured.md": lambda: performance_page(ROOT / "benchmarks", DOCS / "performance"),
+    "performance/measured.md": lambda: performance_page(ROOT / "benchmarks"),
     "adr/index.md": lambda: decisions_page(DOCS / "adr"),
+    "contributing.md": _contributing,
     "changelog.md": lambda: (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
 }
 """What makes each page."""
