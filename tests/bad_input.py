@@ -43,8 +43,8 @@ BAD_CALLS: list[tuple[str, dict[str, Any], int, str]] = [
     ),
     ("use_notebook", {"notebook": NOTEBOOK, "kernel_id": "not-yours"}, 404, "kernel_not_found"),
     ("interrupt_kernel", {"kernel_id": "not-yours"}, 404, "kernel_not_found"),
-    ("wait_execution", {"execution_id": "nope"}, 404, "execution_not_found"),
-    ("read_output", {"artifact": "nope"}, 404, "artifact_not_found"),
+    ("wait_execution", {"execution_id": "nope"}, 404, "not_found"),
+    ("read_output", {"artifact": "nope"}, 404, "not_found"),
     ("read_file", {"path": "../../etc/passwd"}, 403, "path_refused"),
     ("search_cells", {"notebook": NOTEBOOK, "pattern": "("}, 400, "invalid_arguments"),
 ]

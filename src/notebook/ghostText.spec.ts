@@ -247,7 +247,7 @@ describe('an error of a completion', () => {
     const { type, ask, sent } = stage();
     type('a');
     const shown = ask();
-    (await sent(1)).answer(failure('completion_replaced', false), 409);
+    (await sent(1)).answer(failure('stopped', false), 409);
     expect(await shown).toBeUndefined();
     expect(warned).toEqual([]);
   });

@@ -19,7 +19,7 @@ import { codeContext } from './codeApi';
 /** Milliseconds without requests while typing, after an error that may pass. */
 export const PAUSE = 30_000;
 /** Error code: a newer request of this page replaced this one. */
-const REPLACED = 'completion_replaced';
+const REPLACED = 'stopped';
 
 type Items = IInlineCompletionList;
 

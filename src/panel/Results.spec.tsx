@@ -14,7 +14,7 @@ it('says why the full text of an output is not shown, until it is', async () => 
   await stage.happens(called, { ...RESULT, tool: 'execute_ipython', structured }, DONE);
   unfold(stage.node.querySelector('.tk-Call details') as HTMLDetailsElement);
   await stage.settle();
-  const problem = { code: 'artifact_not_found', message: 'No `f`.', hint: '', retryable: false };
+  const problem = { code: 'not_found', message: 'No `f`.', hint: '', retryable: false };
   const answers = [
     Promise.reject(unreachable()),
     Promise.reject(new ApiError(problem, 404)),

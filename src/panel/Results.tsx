@@ -97,7 +97,7 @@ function CutText(props: {
       }
       const { problem } = error;
       setNote(
-        problem.code === 'artifact_not_found'
+        problem.code === 'not_found'
           ? trans.__('The full output is no longer stored.')
           : problemText(problem)
       );

@@ -95,7 +95,7 @@ describe('the questions of other agents', () => {
   });
 
   it('are removed when they were answered elsewhere', async () => {
-    refusal = refused('permission_not_found');
+    refusal = refused('not_found');
     expect(await questions.answer(request('a'), 'once')).toBeNull();
     expect(store.state.requests).toEqual([]);
     expect(ended).toEqual([['a', null, false]]);

@@ -80,7 +80,7 @@ export class Questions implements IQuestions, IDisposable {
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      if (error.problem.code !== 'permission_not_found') {
+      if (error.problem.code !== 'not_found') {
         return error.problem;
       }
       // It was answered elsewhere, or has expired.

@@ -12,7 +12,7 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.model.errors import PermissionNotFound
+from tk_ai_extension.model.errors import NotFound
 from tk_ai_extension.workspace.permissions import Answer as Approval
 
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})
@@ -84,7 +84,7 @@ async def test_a_refusal_reaches_claude_and_nothing_was_changed(
     assert "denied" in talk.model.requests[1].tool_results[0].text
     assert path.read_bytes() == before
     asked = of_kind(events, "permission")[0]
-    with pytest.raises(PermissionNotFound):
+    with pytest.raises(NotFound):
         harness.workspace.policy.answer(USER, asked["id"], "once")
 
 

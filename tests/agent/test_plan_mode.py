@@ -19,8 +19,8 @@ from tk_ai_extension.model.agent_errors import ChatNotFound, NoModel
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     NotebookNotFound,
+    NotFound,
     PermissionDenied,
-    PermissionNotFound,
 )
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 
@@ -90,7 +90,7 @@ async def test_a_rejected_plan_is_revised_and_the_new_one_waits(
     assert [each["ok"] for each in of_kind(events, "tool_result")] == [False]
     assert of_kind(events, "plan")[0]["text"] == "I would change the first cell."
     assert harness.sources("a.ipynb") == ["1"]
-    with pytest.raises(PermissionNotFound):
+    with pytest.raises(NotFound):
         await answer(talk, plan[0])
     talk.model.add(Answer.of("Done."))
     again = parse_plan_answer({"plan": events[0].turn, "answer": "approve"})
@@ -106,11 +106,9 @@ async def test_a_plan_is_answered_once(talk: Talk) -> None:
         answer(talk, plan[0]), answer(talk, plan[0]), return_exceptions=True
     )
     (begun,) = [each for each in both if isinstance(each, StartedTurn)]
-    assert [type(each) for each in both if not isinstance(each, StartedTurn)] == [
-        PermissionNotFound
-    ]
+    assert [type(each) for each in both if not isinstance(each, StartedTurn)] == [NotFound]
     await rest(begun)
-    with pytest.raises(PermissionNotFound):
+    with pytest.raises(NotFound):
         await answer(talk, plan[0])
 
 
@@ -119,7 +117,7 @@ async def test_another_message_passes_a_plan_over(talk: Talk) -> None:
     talk.model.add(Answer.of("Something else, then."))
     events = await talk.say("Never mind.", chat=plan[0].data["chat"])
     assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "passed"}]
-    with pytest.raises(PermissionNotFound):
+    with pytest.raises(NotFound):
         await answer(talk, plan[0])
 
 

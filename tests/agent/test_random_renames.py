@@ -22,7 +22,6 @@ from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     NotebookNotFound,
-    PermissionNotFound,
     PermissionRequired,
 )
 
@@ -181,7 +180,7 @@ class Person:
         if self.plans:
             plan, notebook = self.plans.pop()
             # A later message of its chat has passed the plan over.
-            with suppress(NotebookNotFound, PermissionNotFound):
+            with suppress(NotebookNotFound):
                 await ended(await approve(self.talk, plan, self.inserts(notebook)))
 
     async def say(self) -> None:

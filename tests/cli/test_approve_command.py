@@ -92,7 +92,7 @@ async def test_a_call_that_is_being_asked_about_goes_on_when_the_terminal_answer
 def test_a_request_that_is_not_pending_cannot_be_answered(nb: Nb) -> None:
     assert nb("approve").out == "No requests are waiting.\n"
     assert nb("approve", "--json").json == {"permissions": []}
-    assert "permission_not_found" in nb("approve", "0123456789abcdef", status=2).err
+    assert "not_found" in nb("approve", "0123456789abcdef", status=2).err
     assert "name the request" in nb("approve", "--deny", status=2).err
     assert not (nb.root / ".nb").exists()
 

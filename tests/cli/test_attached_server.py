@@ -365,7 +365,7 @@ async def test_an_agents_calls_follow_the_notebook_to_a_server_that_starts_meanw
             *("y = 2", "x = 1", "input_file = open('go').read()", "print(6 * 7)")
         ] * 5
         unknown = await client.call_tool("wait_execution", {"execution_id": "nobodys"})
-        assert unknown.structured_content["error"]["code"] == "execution_not_found"
+        assert unknown.structured_content["error"]["code"] == "not_found"
     history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
     assert history["entries"]
     async with asyncio.timeout(30):

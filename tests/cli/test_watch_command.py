@@ -37,7 +37,7 @@ def test_the_run_that_goes_on_is_meant_then_the_newest(shared: Nb, running: str)
 
 def test_a_caller_without_runs_sees_the_runs_of_others(shared: Nb, running: str) -> None:
     refused = shared("watch", status=2, env={"NB_CALLER": "somebody"})
-    assert "execution_not_found" in refused.err
+    assert "not_found" in refused.err
     assert f"Running executions of others: {running} (nb, a.ipynb)." in refused.err
     (shared.root / "go").write_text("now")
     assert "42" in shared("watch", running, env={"NB_CALLER": "somebody"}).out

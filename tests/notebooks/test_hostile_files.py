@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.document_bench import DEADLINE, code, notebook, stream, written
-from tk_ai_extension.model.errors import ArtifactNotFound, PathRefused, ToolError
+from tk_ai_extension.model.errors import NotFound, PathRefused, ToolError
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.router import NotebookRouter
@@ -212,4 +212,4 @@ async def test_an_artifact_that_code_put_there_is_a_regular_file(
     place.unlink()
     hostile(place, private)
     for action in (artifacts.read("ada", kept.id), artifacts.data("ada", kept.id)):
-        assert isinstance(await within_deadline(action, place), ArtifactNotFound)
+        assert isinstance(await within_deadline(action, place), NotFound)

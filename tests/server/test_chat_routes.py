@@ -260,7 +260,7 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
                     path = f"api/tk-ai/permissions/{event['id']}"
                     assert (await client.request("POST", path, {"answer": "once"}))[0] == 200
                     status, again = await client.request("POST", path, {"answer": "deny"})
-                    assert (status, again["error"]["code"]) == (404, "permission_not_found")
+                    assert (status, again["error"]["code"]) == (404, "not_found")
                 else:
                     stop = f"{CHATS}/{chat}/stop"  # pyrefly: ignore[unbound-name]
                     status, wrong = await client.request("POST", stop, {"turn": 1})
@@ -278,7 +278,7 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     status, late = await client.request(
         "POST", f"api/tk-ai/permissions/{asked[1]}", {"answer": "once"}
     )
-    assert (status, late["error"]["code"]) == (404, "permission_not_found")
+    assert (status, late["error"]["code"]) == (404, "not_found")
 
 
 @pytest.mark.proves("rest:chat", "perm:plan-approval", "edit:plan-mode")
@@ -292,7 +292,7 @@ async def test_a_plan_is_approved_and_carried_out(
     for wrong, code, error in (
         ({"plan": planned["turn"]}, 400, "invalid_arguments"),
         ({"plan": planned["turn"], "answer": "reject"}, 400, "invalid_arguments"),
-        ({"plan": "another", "answer": "approve"}, 404, "permission_not_found"),
+        ({"plan": "another", "answer": "approve"}, 404, "not_found"),
     ):
         status, refused = await client.request("POST", path, wrong)
         assert (status, refused["error"]["code"]) == (code, error)

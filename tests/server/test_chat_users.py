@@ -60,7 +60,7 @@ async def test_another_cannot_answer_for_one(
 ) -> None:
     """What waits in one's chat is answered by that person alone."""
     from tk_ai_extension.agent.requests import parse_request
-    from tk_ai_extension.model.errors import PermissionNotFound
+    from tk_ai_extension.model.errors import NotFound
 
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("No, then."))
     chats = await extension.services.chats()
@@ -69,7 +69,7 @@ async def test_another_cannot_answer_for_one(
     async for event in (await chats.send("ada", request)).events:
         if event.kind == "permission":
             assert policy.pending("bob") == []
-            with pytest.raises(PermissionNotFound):
+            with pytest.raises(NotFound):
                 policy.answer("bob", event.data["id"], "once")
             policy.answer("ada", event.data["id"], "deny")
         last = event

@@ -162,7 +162,7 @@ async def test_a_request_ends_with_its_client_or_with_a_newer_one(
         status, answer = await newer
         assert (status, answer["text"]) == (200, "b")
         status, answer = await older
-        assert (status, answer["error"]["code"]) == (409, "completion_replaced")
+        assert (status, answer["error"]["code"]) == (409, "stopped")
         assert hangs[1].gone.is_set()
         # Other pages and requests of another kind go on.
         assert not hangs[2].gone.is_set()
@@ -190,9 +190,7 @@ async def test_requests_at_the_stop_of_the_server_have_the_error_of_other_routes
         # One that had the assistant before.
         late = tasks.create_task(page.complete("x", client="late"))
     *older, newest = map(_error, completions)
-    assert [(status, error["code"]) for status, error in older] == [
-        (409, "completion_replaced")
-    ] * replaced
+    assert [(status, error["code"]) for status, error in older] == [(409, "stopped")] * replaced
     extension.services._closing = True
     stopping = await page.complete("x")
     extension.services._closing = False

@@ -58,7 +58,7 @@ async def test_a_person_may_deny_and_the_call_gets_an_error(
     deny = {"answer": "deny", "message": "not here"}
     await ask("POST", f"{PATH}/{request['id']}", deny, **jp_auth_header)
     late = await ask("POST", f"{PATH}/{request['id']}", {"answer": "once"}, **jp_auth_header)
-    assert (late.code, json.loads(late.body)["error"]["code"]) == (404, "permission_not_found")
+    assert (late.code, json.loads(late.body)["error"]["code"]) == (404, "not_found")
     status, refused = await call("insert_cell", notebook=notebook, source="x")
     assert (status, refused["error"]["code"]) == (403, "permission_denied")
     assert refused["error"]["details"]["user_message"] == "not here"

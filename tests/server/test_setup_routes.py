@@ -87,5 +87,5 @@ async def test_the_setup_is_read_and_changed_by_the_person_alone(
     services.workspace.policy.standing.add(caller, "WRITE", notebook=None, tool="insert_cell")
     (rule,) = (await found("GET", "approvals"))["approvals"]
     assert (rule["tool"], rule["caller"], rule["interface"]) == ("insert_cell", "c", "chat")
-    assert await found("DELETE", "approvals/none") == (404, "permission_not_found")
+    assert await found("DELETE", "approvals/none") == (404, "not_found")
     assert await found("DELETE", f"approvals/{rule['id']}") == {"approvals": []}

@@ -281,7 +281,7 @@ async def test_a_long_output_is_an_artifact_that_comes_whole(
     assert response.headers["Content-Type"].startswith("text/plain")
     assert response.body.decode().splitlines() == [f"row {i}" for i in range(5000)]
     missing = await ask("GET", "api/tk-ai/artifacts/AAAAAAAAAAAA", **jp_auth_header)
-    assert (missing.code, json.loads(missing.body)["error"]["code"]) == (404, "artifact_not_found")
+    assert (missing.code, json.loads(missing.body)["error"]["code"]) == (404, "not_found")
 
 
 async def test_a_notebook_that_was_run_is_valid_on_disk(

@@ -101,9 +101,9 @@ async def test_anothers_execution_does_not_exist(ada: Client, bob: Client, noteb
     execution_id = ran["execution_id"]
     assert (await ada.call("wait_execution", execution_id=execution_id))[0] == 200
     status, error = await bob.call("wait_execution", execution_id=execution_id)
-    assert (status, error["error"]["code"]) == (404, "execution_not_found")
+    assert (status, error["error"]["code"]) == (404, "not_found")
     status, error = await bob.get(f"executions/{execution_id}")
-    assert (status, error["error"]["code"]) == (404, "execution_not_found")
+    assert (status, error["error"]["code"]) == (404, "not_found")
     never = await bob.get("executions/0123456789")
     assert (
         never[1]["error"]["message"].replace("0123456789", execution_id)
@@ -117,9 +117,9 @@ async def test_anothers_artifact_does_not_exist(ada: Client, bob: Client, notebo
     artifact = ran["runs"][0]["artifact"]
     assert (await ada.get(f"artifacts/{artifact}"))[0] == 200
     status, error = await bob.get(f"artifacts/{artifact}")
-    assert (status, error["error"]["code"]) == (404, "artifact_not_found")
+    assert (status, error["error"]["code"]) == (404, "not_found")
     status, error = await bob.call("read_output", artifact=artifact)
-    assert (status, error["error"]["code"]) == (404, "artifact_not_found")
+    assert (status, error["error"]["code"]) == (404, "not_found")
 
 
 @pytest.mark.proves("ext:multi-user")

@@ -10,9 +10,9 @@ import pytest
 from tests.harness import ALICE, BOB
 from tests.stopped_processes import stop_process
 from tk_ai_extension.model.errors import (
-    ExecutionNotFound,
     InvalidArguments,
     KernelBusy,
+    NotFound,
 )
 from tk_ai_extension.tools.context import ToolContext
 
@@ -259,7 +259,7 @@ async def test_others_do_not_see_an_execution(harness, notebook):
     from tk_ai_extension.model.callers import Caller
 
     result = await harness.call("execute_ipython", notebook=notebook, code="1")
-    with pytest.raises(ExecutionNotFound):
+    with pytest.raises(NotFound):
         await harness.call(
             "wait_execution", caller=Caller("mallory", "m"), execution_id=result.execution_id
         )

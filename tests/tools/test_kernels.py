@@ -11,7 +11,7 @@ from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelNotFound,
     KernelUnsupported,
-    VariableNotFound,
+    NotFound,
 )
 
 
@@ -129,7 +129,7 @@ def area(w, h=2):
     assert "area(w, h=2)" in detail.detail
     assert "Width times height." in detail.detail
     assert "float64" in (await harness.call("inspect_variable", name="array")).detail
-    with pytest.raises(VariableNotFound):
+    with pytest.raises(NotFound):
         await harness.call("inspect_variable", name="nothing")
     with pytest.raises(InvalidArguments):
         await harness.call("inspect_variable", name="__import__('os')")

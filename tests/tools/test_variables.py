@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import KernelBusy, VariableNotFound
+from tk_ai_extension.model.errors import KernelBusy, NotFound
 from tk_ai_extension.tools.default import variables
 
 LOOP = """
@@ -89,7 +89,7 @@ async def test_no_code_of_a_users_classes_runs(harness, used):
     assert {name: await inspect(harness, name) for name in details} == details
     assert "deque object" in await inspect(harness, "many")
     for missing in ("trap.nothing", "slots.b", "nothing.kept"):
-        with pytest.raises(VariableNotFound):
+        with pytest.raises(NotFound):
             await inspect(harness, missing)
     assert await evaluate(harness, "ran") == "[]"
 

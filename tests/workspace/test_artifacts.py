@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tk_ai_extension.model.errors import (
-    ArtifactNotFound,
     DiskFull,
     InvalidArguments,
     LimitReached,
+    NotFound,
     NotReadable,
 )
 from tk_ai_extension.workspace.artifacts import LINE, Artifacts, page_of
@@ -65,7 +65,7 @@ def age(folder: Path, artifact_id: str, seconds: float) -> None:
 async def exists(artifacts: Artifacts, user: str, artifact_id: str) -> bool:
     try:
         await artifacts.data(user, artifact_id)
-    except ArtifactNotFound:
+    except NotFound:
         return False
     return True
 
@@ -154,10 +154,10 @@ async def test_a_bad_pattern_or_number_is_refused(
 async def test_only_its_user_can_read_an_artifact(artifacts: Artifacts) -> None:
     kept = await artifacts.write("ada", "secret")
     for user in ("bob", "", "Ada", "ada/", "../ada"):
-        with pytest.raises(ArtifactNotFound) as error:
+        with pytest.raises(NotFound) as error:
             await artifacts.read(user, kept.id)
         assert error.value.status == 404
-        with pytest.raises(ArtifactNotFound):
+        with pytest.raises(NotFound):
             await artifacts.data(user, kept.id)
 
 
@@ -168,7 +168,7 @@ async def test_only_its_user_can_read_an_artifact(artifacts: Artifacts) -> None:
 )
 async def test_an_id_is_never_a_path_or_a_pattern(artifacts: Artifacts, name: str) -> None:
     await artifacts.write("ada", "text")
-    with pytest.raises(ArtifactNotFound):
+    with pytest.raises(NotFound):
         await artifacts.read("ada", name)
 
 
@@ -243,7 +243,7 @@ async def test_an_output_under_way_cannot_be_read_and_is_discarded_unless_closed
     async with artifacts.writer("ada") as writer:
         writer.append("some")
         assert writer.size == 4
-        with pytest.raises(ArtifactNotFound):
+        with pytest.raises(NotFound):
             await artifacts.read("ada", writer.id)
     assert files(tmp_path) == []
 
@@ -411,7 +411,7 @@ async def test_whatever_code_puts_into_the_folder_long_outputs_are_kept(
         artifacts._next_prune = 0.0
         kept = await artifacts.write("ada", f"{number}\n" * BLOCK)
         assert (await artifacts.read("ada", kept.id)).text.startswith(f"{number}\n")
-    with pytest.raises(ArtifactNotFound):
+    with pytest.raises(NotFound):
         await artifacts.read("ada", old.id)
     assert outside.read_text() == "kept"
     assert (folder / "plots" / "more").is_dir()

@@ -13,8 +13,8 @@ from tk_ai_extension.model.callers import Caller, Mode
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     LimitReached,
+    NotFound,
     PermissionDenied,
-    PermissionNotFound,
     PermissionRequired,
 )
 from tk_ai_extension.model.proposals import STEP_COST
@@ -330,7 +330,7 @@ class TestToolRules:
         assert listed["caller"] == (ASKS.key if answer in CHAT else None)
         assert policy.standing.list("bob") == []
         for user, name in (("bob", listed["id"]), ("ada", "none")):
-            with pytest.raises(PermissionNotFound):
+            with pytest.raises(NotFound):
                 policy.standing.remove(user, name)
         await check(policy)
         policy.standing.remove("ada", listed["id"])
@@ -391,12 +391,12 @@ async def test_a_request_is_answered_by_its_own_user_and_once() -> None:
     assert [request.id for request in policy.pending("ada")] == [permission]
     assert policy.pending("bob") == []
     for user, name in (("bob", permission), ("ada", "no-such-id")):
-        with pytest.raises(PermissionNotFound) as error:
+        with pytest.raises(NotFound) as error:
             policy.answer(user, name, "once")
         assert error.value.status == 404
     await refused(policy)
     policy.answer("ada", permission, "once")
-    with pytest.raises(PermissionNotFound):
+    with pytest.raises(NotFound):
         policy.answer("ada", permission, "once")
 
 
@@ -445,7 +445,7 @@ async def test_a_call_that_is_cancelled_withdraws_its_request() -> None:
     call.cancel()
     await asyncio.wait({call}, timeout=DEADLINE)
     assert approver.withdrawn.is_set()
-    with pytest.raises(PermissionNotFound):
+    with pytest.raises(NotFound):
         policy.answer("ada", request.id, "once")
 
 
@@ -463,7 +463,7 @@ async def test_an_approver_that_fails_lets_nothing_through() -> None:
 async def test_a_request_waits_for_a_limited_time() -> None:
     policy = PermissionPolicy(keep_seconds=-1)
     permission = await refused(policy)
-    with pytest.raises(PermissionNotFound):
+    with pytest.raises(NotFound):
         policy.answer("ada", permission, "once")
 
 

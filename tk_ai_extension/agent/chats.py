@@ -28,7 +28,7 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     LimitReached,
-    PermissionNotFound,
+    NotFound,
     ToolError,
 )
 from tk_ai_extension.model.paths import is_deleted
@@ -107,7 +107,7 @@ class Chats:
 
         Raises:
             ChatNotFound, ChatElsewhere.
-            PermissionNotFound: the plan was already answered, or another message was sent.
+            NotFound: the plan was already answered, or another message was sent.
             PermissionDenied: the server only allows the mode `plan`.
             NoModel, NotebookNotFound, LimitReached.
         """
@@ -116,7 +116,7 @@ class Chats:
             await self._logs.save(chat.id)
             plan = await self._transcripts.plan(chat.id)
             if plan is None or plan.turn != answer.plan:
-                raise PermissionNotFound(
+                raise NotFound(
                     "This chat has no pending plan of that turn.",
                     hint="It was answered, or another message was sent since. Ask for a new plan.",
                 )

@@ -27,7 +27,7 @@ from tk_ai_extension.agent.code_requests import (
     EditRequest,
 )
 from tk_ai_extension.agent.variable_names import VariableNames
-from tk_ai_extension.model.agent_errors import CompletionReplaced, ModelFailed
+from tk_ai_extension.model.agent_errors import CallStopped, ModelFailed
 from tk_ai_extension.model.errors import LimitReached
 
 COMPLETION_TIMEOUT: Final = 15.0
@@ -120,7 +120,7 @@ class CodeAssistant:
         """Return the text to insert at the cursor.
 
         Raises:
-            CompletionReplaced: The client sent a newer request.
+            CallStopped: The client sent a newer request.
             asyncio.CancelledError: The assistant was closed.
             LimitReached: Too many requests of the user are running.
             PathRefused, InvalidArguments: The path is none of a notebook in the root.
@@ -166,7 +166,7 @@ class CodeAssistant:
             is_replaced = self._running.get(key) is not task
             if not is_replaced or (caller is not None and caller.cancelling()):
                 raise
-            raise CompletionReplaced("A newer request replaced this one.") from None
+            raise CallStopped("A newer request replaced this one.") from None
         finally:
             task.cancel()
             if self._running.get(key) is task:

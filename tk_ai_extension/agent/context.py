@@ -34,8 +34,8 @@ from tk_ai_extension.model.errors import (
     FileMissing,
     KernelBusy,
     KernelNotFound,
+    NotFound,
     ToolError,
-    VariableNotFound,
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.tools.context import Image, ToolContext
@@ -296,7 +296,7 @@ class _ContextReader:
         """Return a variable's details; of an object only what is stored, as its code is not run.
 
         Raises:
-            KernelBusy, VariableNotFound, ToolError.
+            KernelBusy, NotFound, ToolError.
         """
         if self._busy is not None:
             raise self._busy
@@ -352,7 +352,7 @@ class _ContextReader:
 def _unread(label: str, error: ToolError) -> str:
     """Return the notice of an attachment that cannot be read."""
     match error:
-        case VariableNotFound():
+        case NotFound():
             return f"The variable {label} does not exist any more."
         case KernelBusy():
             return f"The kernel is busy, so the variable {label} was not included."

@@ -49,7 +49,7 @@ from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, InvalidTurnCredential
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InternalError, LimitReached, PermissionNotFound, ToolError
+from tk_ai_extension.model.errors import InternalError, LimitReached, NotFound, ToolError
 from tk_ai_extension.workspace.undo import TakenBack
 
 logger = logging.getLogger(__name__)
@@ -125,11 +125,11 @@ class ChatSession:
             answer: Its answer to the pending plan; None passes the plan over.
 
         Raises:
-            PermissionNotFound: that plan is not pending.
+            NotFound: that plan is not pending.
             LimitReached: too many messages are queued.
         """
         if answer is not None and answer.plan != self._plan:
-            raise PermissionNotFound(
+            raise NotFound(
                 "This chat has no pending plan of that turn.",
                 hint="It was answered, or another message was sent since. Ask for a new plan.",
             )

@@ -61,7 +61,7 @@ class ChatClient:
         """Answer a permission request of a turn.
 
         Raises:
-            PermissionNotFound: it was answered before.
+            NotFound: it was answered before.
         """
         policy = self._workspace.policy
         policy.answer(self._user, permission, cast("Answer", answer), message)

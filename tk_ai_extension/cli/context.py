@@ -12,7 +12,7 @@ from tk_ai_extension.cli.project_services import ProjectServices
 from tk_ai_extension.cli.servers import Server
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import ExecutionNotFound
+from tk_ai_extension.model.errors import NotFound
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.permissions import Effect
 from tk_ai_extension.workspace.workspace import Workspace
@@ -99,7 +99,7 @@ class CommandContext:
         """Return a caller's running execution, else their newest.
 
         Raises:
-            ExecutionNotFound: they have started none since this process began.
+            NotFound: they have started none since this process began.
         """
         latest = self.workspace.executions.latest(caller)
         if latest is not None:
@@ -109,7 +109,7 @@ class CommandContext:
             for run in self.workspace.executions.active()
             if run.caller.user == caller.user
         ]
-        raise ExecutionNotFound(
+        raise NotFound(
             "You have no recent execution here.",
             hint=f"Running executions of others: {', '.join(others)}." if others else None,
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from tk_ai_extension.cli.servers import Server, Servers
 from tk_ai_extension.cli.settings import SettingsFile
-from tk_ai_extension.model.errors import ExecutionNotFound, KernelUnsupported, OpenElsewhere
+from tk_ai_extension.model.errors import KernelUnsupported, NotFound, OpenElsewhere
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Tool
 from tk_ai_extension.workspace.permissions import Effect
@@ -109,7 +109,7 @@ def _is_ours(parsed: Any, context: ToolContext) -> bool:
     if execution_id is not None:
         try:
             context.workspace.executions.get(context.caller, execution_id)
-        except ExecutionNotFound:
+        except NotFound:
             return False
         return True
     # The notebook's path decides where it gets a kernel.

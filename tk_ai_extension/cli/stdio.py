@@ -31,7 +31,7 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 
 ELSEWHERE = "notebook_open_elsewhere"
 """Error code for a notebook that belongs to another server."""
-UNKNOWN = ("execution_not_found", "artifact_not_found")
+UNKNOWN = ("not_found",)
 """Error codes for ids that another server may know."""
 
 CONNECTION_CLOSED = -32000

@@ -23,7 +23,7 @@ class ChatElsewhere(ToolError):
 
 
 class CallStopped(ToolError):
-    """The turn of this call was stopped, or ended before the call did."""
+    """The turn of this call has ended, or a newer request for code replaced this one."""
 
     code = "stopped"
     status = 409
@@ -44,14 +44,6 @@ class NoModel(ToolError):
     code = "no_model"
     status = 409
     default_hint = "Set ANTHROPIC_API_KEY in the server's environment, then restart the server."
-
-
-class CompletionReplaced(ToolError):
-    """A newer request for code from the same page replaced this one."""
-
-    code = "completion_replaced"
-    status = 409
-    default_hint = "Use the answer to the newer request."
 
 
 class FolderNotTrusted(ToolError):

@@ -71,6 +71,14 @@ class UnknownTool(ToolError):
     default_hint = "List the tools to see their names."
 
 
+class NotFound(ToolError):
+    """The user has no execution, artifact, permission request or variable of that name or id."""
+
+    code = "not_found"
+    status = 404
+    default_hint = "It may have expired. List what there is, or create it again."
+
+
 class LimitReached(ToolError):
     """The limit of a resource is reached (queue, artifacts, sessions)."""
 
@@ -238,14 +246,6 @@ class NothingToUndo(ToolError):
     default_hint = "Call notebook_history to see who changed what."
 
 
-class ArtifactNotFound(ToolError):
-    """The user has no such artifact."""
-
-    code = "artifact_not_found"
-    status = 404
-    default_hint = "Artifacts expire. Run the cell again to recreate it."
-
-
 class OpenTwice(ToolError):
     """Two tabs of JupyterLab have conflicting unsaved changes of one notebook."""
 
@@ -324,22 +324,6 @@ class GatewayUnavailable(ToolError):
     )
 
 
-class VariableNotFound(ToolError):
-    """The kernel has no such variable."""
-
-    code = "variable_not_found"
-    status = 404
-    default_hint = "Call list_variables to see the variables."
-
-
-class ExecutionNotFound(ToolError):
-    """The user has no such execution."""
-
-    code = "execution_not_found"
-    status = 404
-    default_hint = "Executions expire. Read the outputs in the notebook."
-
-
 # --- permission
 
 
@@ -366,11 +350,3 @@ class ApprovalOutdated(ToolError):
     status = 409
     retryable = True
     default_hint = "Nothing was changed. Repeat the call, which asks the user again."
-
-
-class PermissionNotFound(ToolError):
-    """The user has no pending permission request of that id."""
-
-    code = "permission_not_found"
-    status = 404
-    default_hint = "It was answered, has expired, or was withdrawn. List the pending ones."

@@ -115,7 +115,7 @@ async def concerned_notebook(context: ToolContext, arguments: BaseModel) -> str 
     `notebook` names. An approval for a notebook applies to calls that concern only that notebook.
 
     Raises:
-        ExecutionNotFound: The caller has no such execution.
+        NotFound: The caller has no such execution.
         PathRefused: The path is outside the root or hidden.
         InvalidArguments: The path does not end in ``.ipynb``.
     """

@@ -24,10 +24,10 @@ from urllib.parse import quote, unquote
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.errors import (
-    ArtifactNotFound,
     DiskFull,
     InvalidArguments,
     LimitReached,
+    NotFound,
     NotReadable,
     SaveFailed,
     ToolError,
@@ -269,7 +269,7 @@ class Artifacts:
             max_chars: Maximum characters, but at least one line.
 
         Raises:
-            ArtifactNotFound: The user has no artifact of that id.
+            NotFound: The user has no artifact of that id.
             InvalidArguments: A number is out of range, or the pattern is invalid or takes too long.
             NotReadable: The artifact is not text.
         """
@@ -291,7 +291,7 @@ class Artifacts:
         """Return a whole artifact and its MIME type.
 
         Raises:
-            ArtifactNotFound: The user has no artifact of that id.
+            NotFound: The user has no artifact of that id.
             NotReadable: It has more than ``max_bytes``.
         """
 
@@ -342,13 +342,16 @@ class Artifacts:
         """Run a reader in a thread.
 
         Raises:
-            ArtifactNotFound: The file does not exist, or was pruned meanwhile.
+            NotFound: The file does not exist, or was pruned meanwhile.
             NotReadable: The system refuses to read it.
         """
         try:
             return await asyncio.to_thread(read)
         except FileNotFoundError:
-            raise ArtifactNotFound(f"No artifact `{artifact_id}`.") from None
+            raise NotFound(
+                f"No artifact `{artifact_id}`.",
+                hint="Artifacts expire. Run the cell again to recreate it.",
+            ) from None
         except OSError as error:
             raise NotReadable(
                 f"The artifact `{artifact_id}` cannot be read: {error.strerror or error}."

@@ -19,9 +19,9 @@ from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
-    ExecutionNotFound,
     LimitReached,
     NotebookNotFound,
+    NotFound,
     ToolError,
 )
 from tk_ai_extension.model.executions import (
@@ -430,11 +430,14 @@ class Executions:
         """Return the user's run with this id.
 
         Raises:
-            ExecutionNotFound: The user has no such run.
+            NotFound: The user has no such run.
         """
         run = self._runs.get(execution_id)
         if run is None or run.caller.user != caller.user:
-            raise ExecutionNotFound(f"No execution `{execution_id}`.")
+            raise NotFound(
+                f"No execution `{execution_id}`.",
+                hint="Executions expire. Read the outputs in the notebook.",
+            )
         return run
 
     def active(

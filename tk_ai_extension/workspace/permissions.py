@@ -21,8 +21,8 @@ from tk_ai_extension.model.errors import (
     Conflict,
     InvalidArguments,
     LimitReached,
+    NotFound,
     PermissionDenied,
-    PermissionNotFound,
     PermissionRequired,
 )
 from tk_ai_extension.model.proposals import Proposal
@@ -183,13 +183,13 @@ class StandingApprovals:
         """Remove one of a user's approvals.
 
         Raises:
-            PermissionNotFound: The user has no approval of that id.
+            NotFound: The user has no approval of that id.
         """
         for key, given in self._given.items():
             if key.user == user and given.id == approval_id:
                 del self._given[key]
                 return
-        raise PermissionNotFound(f"You have no standing approval `{approval_id[:80]}`.")
+        raise NotFound(f"You have no standing approval `{approval_id[:80]}`.")
 
     def forget(self, caller: Caller) -> None:
         """Remove the approvals for a caller whose session has ended."""
@@ -452,14 +452,17 @@ class PermissionPolicy:
         """Record a person's answer to one of their own requests.
 
         Raises:
-            PermissionNotFound: The user has no pending request of that id.
+            NotFound: The user has no pending request of that id.
             InvalidArguments: The answer is not valid for this request
                 (`PermissionRequest.answers`), or the message is too long or not with a denial.
         """
         self._expire()
         request = self._pending.get(permission_id)
         if request is None or request.caller.user != user:
-            raise PermissionNotFound(f"You have no pending request `{permission_id}`.")
+            raise NotFound(
+                f"You have no pending request `{permission_id}`.",
+                hint="It was answered, has expired, or was withdrawn. List the pending ones.",
+            )
         reply = Reply(answer, message)
         self._settle(request, reply)
         asking = self._asking.get(permission_id)

@@ -9,7 +9,7 @@ from tk_ai_extension.cli.commands.command import Command
 from tk_ai_extension.cli.parsing import WrongCall
 from tk_ai_extension.cli.permission_results import Answered, PendingRequests
 from tk_ai_extension.cli.session import Session
-from tk_ai_extension.model.errors import PermissionNotFound
+from tk_ai_extension.model.errors import NotFound
 from tk_ai_extension.workspace.permissions import Answer
 
 
@@ -43,7 +43,7 @@ async def _approve(session: Session, args: argparse.Namespace) -> int:
         return session.finish(PendingRequests.of(requests))
     request = next((one for one in requests if one.id == args.request), None)
     if request is None:
-        raise PermissionNotFound(
+        raise NotFound(
             f"No request `{args.request}` is pending.",
             hint="`nb approve` lists pending requests; this one was answered or has expired.",
         )

@@ -263,7 +263,7 @@ class Dialogue:
         try:
             await self.client.answer(event["id"], answer, message)
         except ToolError as error:
-            if error.code != "permission_not_found":
+            if error.code != "not_found":
                 raise
             self._printer.note("This request was answered elsewhere.")
 

@@ -38,12 +38,10 @@ from tk_ai_extension.cli.session import LONG, Options, Session
 from tk_ai_extension.cli.terminal import NothingRead, Terminal
 from tk_ai_extension.model.callers import MAX_KEY, checked_key
 from tk_ai_extension.model.errors import (
-    ArtifactNotFound,
-    ExecutionNotFound,
     InvalidArguments,
     KernelStartFailed,
+    NotFound,
     OpenElsewhere,
-    PermissionNotFound,
     ToolError,
 )
 from tk_ai_extension.notebooks.base import save_error
@@ -234,7 +232,7 @@ class Commands:
             return None
         if isinstance(error, OpenElsewhere) and error.details.get("server"):
             return project.ownership.attached or project.servers.at(error.details["server"])
-        if isinstance(error, ExecutionNotFound | ArtifactNotFound | PermissionNotFound):
+        if isinstance(error, NotFound):
             return await session.context.owner_of("")
         return None
 

@@ -50,7 +50,7 @@ class CompletionHandler(CodeHandler):
     async def post(self, body: CompletionRequest) -> CompletedCode | None:
         """Propose the text at the cursor of a cell.
 
-        A newer request of the same client replaces this one, which fails with `completion_replaced`.
+        A newer request of the same client replaces this one, which fails with `stopped`.
         """
         assistant = await self.services.code_assistant()
         return await self.result(assistant.complete(username(self), body))

@@ -19,8 +19,8 @@ from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
     KernelUnsupported,
+    NotFound,
     ToolError,
-    VariableNotFound,
 )
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
 from tk_ai_extension.model.json_values import Json
@@ -189,7 +189,7 @@ async def inspect_variable(
     call = {"query": "inspect", "name": name}
     found = await query_kernel(context, notebook, call, tool="inspect_variable")
     if found is None:
-        raise VariableNotFound(f"No variable `{name}`.")
+        raise NotFound(f"No variable `{name}`.", hint="Call list_variables to see the variables.")
     return VariableDetail(name=name, type=found["type"], detail=sanitise(found["detail"]))
 
 
@@ -238,14 +238,14 @@ async def preview_variable(context: ToolContext, name: str, notebook: str) -> Va
 
     Raises:
         InvalidArguments: This is not a variable name.
-        VariableNotFound: The kernel has no such variable.
+        NotFound: The kernel has no such variable.
         ToolError: As for `query_kernel`.
     """
     _check_name(name)
     call = {"query": "preview", "name": name}
     found = await query_kernel(context, notebook, call, tool="The preview of a variable")
     if not found["found"]:
-        raise VariableNotFound(f"No variable `{name}`.")
+        raise NotFound(f"No variable `{name}`.", hint="Call list_variables to see the variables.")
     return {"name": name, "table": found["table"]}
 
 
