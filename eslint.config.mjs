@@ -55,11 +55,9 @@ export default defineConfig(
           // JupyterLab's class names and ids, and what its elements and drags carry.
           'Literal[value=/(^|[ .#])jp-/]',
           'TemplateElement[value.raw=/(^|[ .#])jp-/]',
-          'Literal[value=/commandlinker|application.(x-jupyter|vnd\\.jupyter)/]',
-          "Literal[value='RTC']",
+          'Literal[value=/application.(x-jupyter|vnd\\.jupyter)/]',
           // A public method that is replaced, or about to go.
-          "AssignmentExpression[left.type='MemberExpression'][left.property.name=/^(save|revert|fromJSON|toJSON|sanitize|sanitizer|renderFigure|getCachedFigure)$/]",
-          "CallExpression[callee.property.name='setPrompt']",
+          "AssignmentExpression[left.type='MemberExpression'][left.property.name=/^(save|revert|fromJSON|toJSON)$/]",
           "MemberExpression[property.name='prototype']"
         ].map(selector => ({
           selector,
@@ -69,9 +67,9 @@ export default defineConfig(
     }
   },
   {
-    // Tabs have names of their own for cells; pictures are those of cells in the page.
+    // Tabs have names of their own for cells.
     files: ['src/**'],
-    ignores: ['src/notebook/keys.ts', 'src/{tabs,images,lab,testing}/**', '**/*.spec.ts*'],
+    ignores: ['src/notebook/keys.ts', 'src/{tabs,lab,testing}/**', '**/*.spec.ts*'],
     plugins: { cells: { rules: { keys } } },
     rules: { 'cells/keys': 'error' }
   }

@@ -7,7 +7,6 @@ import lab from './lab/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
 import questions from './questions/plugin';
-import images from './images/plugin';
 import state from './state/plugin';
 import tabs from './tabs/plugin';
 
@@ -27,7 +26,6 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   ...questions,
   ...panel,
   ...notebook,
-  ...images,
   ...tabs,
   ...lab
 ];

@@ -4,4 +4,3 @@ import './cards.css';
 import './agentRequests.css';
 import './composer.css';
 import './notebook.css';
-import './images.css';

@@ -2,7 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import type { Contents } from '@jupyterlab/services';
 
 import { BrowserStorage } from '../common/storage';
-import { isOnServer } from '../lab/drives';
+import { serverPath } from '../notebook/drives';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IReviews, Reviews } from './reviews';
@@ -18,9 +18,7 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
     const { contents, serverSettings } = serviceManager;
     const reviews = new Reviews(new BrowserStorage(serverSettings.baseUrl), store);
     const pathOf = (file: Partial<Contents.IModel> | null): string | null =>
-      file?.path !== undefined && isOnServer(contents, file.path)
-        ? contents.localPath(file.path)
-        : null;
+      file?.path === undefined ? null : serverPath(contents, file.path);
     contents.fileChanged.connect((_, { oldValue, newValue }) => {
       const old = pathOf(oldValue);
       const path = pathOf(newValue);

@@ -2,25 +2,14 @@ import { Signal } from '@lumino/signaling';
 
 /** Features that depend on JupyterLab internals, and are switched off if those have changed. */
 export type Feature =
-  /** Trust in a cell can be withdrawn; it can be withdrawn without writing the outputs again. */
+  /** Trust in a cell can be withdrawn without writing its outputs again. */
   | 'trust'
-  | 'quiet-trust'
-  /** Images from other hosts, and diagrams that load some, are blocked until they are allowed. */
-  | 'images'
-  | 'diagrams'
-  /** Buttons in outputs are blocked until they are allowed to run commands. */
-  | 'commands'
   /** Agents read and change notebooks in open tabs. */
   | 'tabs'
-  /** Prompts show running cells; controls have their place in a cell; CSS classes are known. */
-  | 'prompts'
+  /** Controls have their place in a cell. */
   | 'controls'
-  | 'looks'
-  /** Files and cells are dragged to the chat, which is as wide as a diff needs. */
-  | 'dragging'
-  | 'width'
-  /** The drive of a shared notebook is known as the server's. */
-  | 'rooms';
+  /** Files and cells are dragged to the chat. */
+  | 'dragging';
 
 const results = new Map<Feature, boolean>();
 const failed = new Signal<object, Feature>(results);

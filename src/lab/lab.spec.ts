@@ -1,87 +1,113 @@
-import type { Cell } from '@jupyterlab/cells';
+import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
+import { CodeMirrorEditorFactory } from '@jupyterlab/codemirror';
+import { Context } from '@jupyterlab/docregistry';
+import { NotebookModelFactory, NotebookPanel } from '@jupyterlab/notebook';
 import { RenderMimeRegistry, standardRendererFactories } from '@jupyterlab/rendermime';
 import { MimeData } from '@lumino/coreutils';
+import { Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
-import { blockOtherHosts } from './blocking';
-import { insertIntoCell } from './cellLayout';
-import { checkCommandLinks, isCommand } from './commandLinks';
-import { draggedIn } from './dragging';
 import { forgetResults, report, switchedOff, whenOff, works } from './features';
-import { setPrompt } from './prompts';
-import { replaceMethod } from './replacing';
-import { setSanitizer, showAsText } from './sanitizer';
+import { draggedIn, insertIntoCell, withdrawTrust } from './internals';
+import { runSelfTest } from './selfTest';
 
 beforeEach(forgetResults);
 
 describe('a feature', () => {
-  it('stays switched off once it has failed', () => {
-    report('width', false);
-    report('width', true);
-    expect(works('width')).toBe(false);
-    expect(switchedOff()).toEqual(['width']);
-  });
-
-  it('calls back once, whether it fails before or after the registration', () => {
+  it('stays switched off once it has failed, and calls back once', () => {
     const called: string[] = [];
     whenOff('tabs', () => called.push('before'));
     report('tabs', false);
-    report('tabs', false);
+    report('tabs', true);
     whenOff('tabs', () => called.push('after'));
-    expect(called).toEqual(['before', 'after']);
+    expect([works('tabs'), switchedOff(), called]).toEqual([false, ['tabs'], ['before', 'after']]);
   });
 });
 
-describe('a method', () => {
-  it('is replaced where it is there', () => {
-    const of = { save: () => 1 };
-    expect([replaceMethod(of, 'save', () => 2), of.save()]).toEqual([true, 2]);
+describe('the self-test', () => {
+  const of = {};
+  const signals = { fileChanged: new Signal(of), runningChanged: new Signal(of) };
+  const path = (each: string): string => each;
+  const serviceManager = {
+    contents: { ...signals, normalize: path, localPath: path, driveName: () => '' },
+    kernels: signals,
+    kernelspecs: { specsChanged: new Signal(of) },
+    sessions: signals
+  };
+  const factory = new NotebookModelFactory();
+  const rendermime = new RenderMimeRegistry({ initialFactories: standardRendererFactories });
+  const editors = new CodeMirrorEditorFactory();
+  const contentFactory = new NotebookPanel.ContentFactory({
+    editorFactory: options => editors.newInlineEditor(options)
+  });
+  const { prototype } = Context as unknown as { prototype: Record<string, unknown> };
+  const own = prototype['_raiseConflict'];
+
+  async function run(getModelFactory: () => unknown = () => factory): Promise<void> {
+    const docRegistry = { getModelFactory, getWidgetFactory: () => ({ contentFactory }) };
+    const app = { docRegistry, name: 'Jupyter', version: '9.0.0', serviceManager };
+    await runSelfTest(app as never, rendermime);
+  }
+
+  beforeEach(() => {
+    jest.spyOn(console, 'warn').mockImplementation(() => undefined);
+    jest.spyOn(console, 'debug').mockImplementation(() => undefined);
+    Object.assign(performance, { measure: () => ({ duration: 1 }) });
+  });
+  afterEach(() => {
+    prototype['_raiseConflict'] = own;
+    jest.restoreAllMocks();
   });
 
-  it('is not where it has another name, or is fixed', () => {
-    const renamed = {} as { save: () => number };
-    expect(replaceMethod(renamed, 'save', () => 2)).toBe(false);
-    expect(replaceMethod(Object.freeze({ save: (): number => 1 }), 'save', () => 2)).toBe(false);
-    const fixed = { save: () => 1 };
-    Object.defineProperty(fixed, 'save', { get: () => () => 1, set: () => undefined });
-    expect(replaceMethod(fixed, 'save', () => 2)).toBe(false);
+  it('passes with this JupyterLab', async () => {
+    await run();
+    expect((['trust', 'tabs', 'controls'] as const).map(works)).toEqual([true, true, true]);
+  });
+
+  it('switches off what has another name', async () => {
+    prototype['_raiseConflict'] = undefined;
+    await run();
+    expect(switchedOff()).toEqual(['tabs']);
+  });
+
+  it('switches off what throws', async () => {
+    await run(() => ({
+      createNew: () => {
+        throw new TypeError('createNew is not what it was');
+      }
+    }));
+    expect(switchedOff()).toEqual(['trust', 'tabs', 'controls']);
+  });
+});
+
+describe('a trusted cell whose outputs become an agent’s', () => {
+  it.each([true, false])('is untrusted, whether or not the self-test has passed: %s', passed => {
+    report('trust', passed);
+    const model = new NotebookModelFactory().createNew();
+    model.sharedModel.insertCell(0, { cell_type: 'code', source: '' });
+    const cell = model.cells.get(0) as ICodeCellModel;
+    cell.trusted = true;
+    withdrawTrust(cell);
+    expect([cell.trusted, cell.outputs.trusted]).toEqual([false, false]);
   });
 });
 
 describe('controls in a cell', () => {
-  const cellOf = (input: string): [Cell, Panel] => {
+  it.each([
+    ['jp-Cell-inputWrapper', 'below-input', 2, true],
+    ['jp-Cell-inputWrapper', 'end', 2, true],
+    ['jp-Cell-input', 'end', 3, false]
+  ] as const)('in %s have their place: %s', (input, place, index, ok) => {
     const cell = new Panel();
     for (const name of ['jp-CellHeader', input, 'jp-CellFooter']) {
       const part = new Widget();
       part.addClass(name);
       cell.addWidget(part);
     }
-    return [cell as unknown as Cell, cell];
-  };
-
-  it.each([
-    ['below-input', 2],
-    ['end', 2]
-  ] as const)('have their place: %s', (place, index) => {
-    const [cell, panel] = cellOf('jp-Cell-inputWrapper');
     const control = new Widget();
-    insertIntoCell(cell, control, place);
-    expect(panel.widgets.indexOf(control)).toBe(index);
-    expect(works('controls')).toBe(true);
+    insertIntoCell(cell as unknown as Cell, control, place);
+    expect([cell.widgets.indexOf(control), works('controls')]).toEqual([index, ok]);
   });
-
-  it.each(['below-input', 'end'] as const)('are last where its parts are unknown: %s', place => {
-    const [cell, panel] = cellOf('jp-Cell-input');
-    const control = new Widget();
-    insertIntoCell(cell, control, place);
-    expect(panel.widgets.indexOf(control)).toBe(3);
-    expect(works('controls')).toBe(false);
-  });
-});
-
-it('sets no prompt once that has failed', () => {
-  report('prompts', false);
-  expect(() => setPrompt({} as unknown as Cell, '*')).not.toThrow();
 });
 
 describe('what is dragged', () => {
@@ -100,71 +126,7 @@ describe('what is dragged', () => {
   it('switches dragging off where a notebook gives it another type', () => {
     const data = new MimeData();
     data.setData('application/vnd.jupyter.cells+json', []);
-    expect(draggedIn(data, new Widget())).toBeNull();
-    expect(works('dragging')).toBeUndefined();
-    expect(draggedIn(data, notebook)).toBeNull();
-    expect(works('dragging')).toBe(false);
+    expect([draggedIn(data, new Widget()), works('dragging')]).toEqual([null, undefined]);
+    expect([draggedIn(data, notebook), works('dragging')]).toEqual([null, false]);
   });
-});
-
-describe('buttons that run commands', () => {
-  const linker = (name: string): Parameters<typeof checkCommandLinks>[0] => ({
-    connectNode: (node, command) => {
-      node.setAttribute(name, command);
-      return node;
-    }
-  });
-
-  it('are known by their attribute', () => {
-    checkCommandLinks(linker('data-commandlinker-command'));
-    expect(works('commands')).toBe(true);
-    expect(['data-commandlinker-command', 'data-x'].map(isCommand)).toEqual([true, false]);
-  });
-
-  it.each([linker('data-runs'), {} as never, undefined as never])(
-    'may be known by any attribute for scripts where JupyterLab has another',
-    changed => {
-      checkCommandLinks(changed);
-      expect(works('commands')).toBe(false);
-      expect(['data-runs', 'data-x', 'title'].map(isCommand)).toEqual([true, true, false]);
-    }
-  );
-});
-
-describe('renderers', () => {
-  const made = (): RenderMimeRegistry =>
-    new RenderMimeRegistry({ initialFactories: standardRendererFactories });
-
-  it('show as text what may load something or run', () => {
-    const rendermime = made();
-    showAsText(rendermime);
-    for (const mime of ['text/html', 'text/markdown', 'image/svg+xml', 'text/javascript']) {
-      expect(rendermime.createRenderer(mime).node.className).toContain('jp-RenderedText');
-    }
-    expect(
-      rendermime.mimeTypes.filter(mime => rendermime.getFactory(mime)?.safe === false)
-    ).toEqual([]);
-    const data = { 'text/html': '<b>x</b>', 'text/plain': 'x', 'image/png': '' };
-    expect(rendermime.preferredMimeType(data, 'any')).toBe('image/png');
-  });
-
-  it('show it as text where their sanitizer cannot be replaced', () => {
-    const rendermime = made();
-    const own = rendermime.sanitizer;
-    Object.defineProperty(rendermime, 'sanitizer', { get: () => own });
-    setSanitizer(rendermime, { sanitize: dirty => dirty });
-    expect(works('images')).toBe(false);
-    expect(rendermime.createRenderer('text/html').node.className).toContain('jp-RenderedText');
-  });
-});
-
-it.each([
-  ['http://server/', "img-src 'self' data: blob:"],
-  ['http://hub/user/me/', 'img-src http://hub/user/me/ data: blob:']
-])('blocks what is not from %s', (base, policy) => {
-  blockOtherHosts(new URL(base));
-  const meta = document.head.querySelector<HTMLMetaElement>('meta:last-child');
-  expect(meta?.httpEquiv).toBe('Content-Security-Policy');
-  expect(meta?.content).toContain(policy);
-  meta?.remove();
 });

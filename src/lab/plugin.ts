@@ -1,8 +1,10 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { IMarkdownParser, IRenderMimeRegistry } from '@jupyterlab/rendermime';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { Notification } from '@jupyterlab/apputils';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 
-import { uses } from './uses';
+import { type Feature, onSwitchedOff, switchedOff } from './features';
+import { runSelfTest } from './selfTest';
 
 /** The self-test, which runs after the start and does not delay it. */
 const selfTest: JupyterFrontEndPlugin<void> = {
@@ -11,20 +13,41 @@ const selfTest: JupyterFrontEndPlugin<void> = {
     'Switches off features that do not work in this JupyterLab, and shows a notification.',
   autoStart: true,
   requires: [IRenderMimeRegistry],
-  optional: [IMarkdownParser, ITranslator],
+  optional: [ITranslator],
   activate: (
     app: JupyterFrontEnd,
     rendermime: IRenderMimeRegistry,
-    parser: IMarkdownParser | null,
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
+    const where = trans.__('Claude’s extension in %1 %2:', app.name, app.version);
+    const notify = (feature: Feature): void => {
+      const message = `${where} ${fallback(feature, trans)}`;
+      // eslint-disable-next-line no-console
+      console.warn(`tk-ai-extension: "${feature}" is switched off. ${message}`);
+      Notification.warning(message, { autoClose: false });
+    };
     void app.restored.then(async () => {
-      const { runSelfTest } = await import(/* webpackChunkName: "self-test" */ './checks/run');
-      await runSelfTest({ app, rendermime, parser, uses, trans });
+      await runSelfTest(app, rendermime);
+      switchedOff().forEach(notify);
+      onSwitchedOff(notify);
     });
   }
 };
+
+/** Return what happens instead of a feature, short enough for a notification. */
+function fallback(feature: Feature, trans: TranslationBundle): string {
+  switch (feature) {
+    case 'trust':
+      return trans.__('The outputs of a trusted cell are rendered again when an agent runs it.');
+    case 'tabs':
+      return trans.__('Agents edit notebook files, not open tabs.');
+    case 'controls':
+      return trans.__('Marks and buttons are at the end of a cell.');
+    case 'dragging':
+      return trans.__('Files and cells cannot be dragged to the chat.');
+  }
+}
 
 const plugins: JupyterFrontEndPlugin<unknown>[] = [selfTest];
 

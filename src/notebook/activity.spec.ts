@@ -3,7 +3,6 @@ import { type IDecision, Reviews } from '../changes/reviews';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
 import { BrowserStorage } from '../common/storage';
-import { NOTHING_KEPT } from '../state/keptChanges';
 import { NotebookActivity, type Routes } from './activity';
 import type { IMark } from './marks';
 import type { Activity, ChangeInfo } from '../api/events';
@@ -190,7 +189,7 @@ describe('NotebookActivity', () => {
       () => server.change(3, 'z', 'w'),
       () => server.emit('running', 'y'),
       () => activity.keep(activity.marks.get('z') as IMark),
-      () => reviews.keep('a.ipynb', { ...NOTHING_KEPT, cells: { w: 3 } }),
+      () => reviews.keep('a.ipynb', { all: 0, steps: { '3 w': 3 } }),
       () => activity.undo([activity.marks.get('y') as IMark]),
       () => server.emit('taken_back', 'y'),
       () => server.wire.channel.opened()
@@ -212,7 +211,7 @@ describe('NotebookActivity', () => {
     server.change(1, 'x', 'y');
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
-    await reviews.keep('a.ipynb', { ...NOTHING_KEPT, cells: { x: 1 } });
+    await reviews.keep('a.ipynb', { all: 0, steps: { '1 x': 1 } });
     expect(marked(activity)).toEqual(['y']);
   });
 

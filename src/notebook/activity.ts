@@ -91,7 +91,7 @@ export class NotebookActivity implements IDisposable {
 
   /** Keep all changes of the notebook, as they were shown. */
   keepAll(shown: readonly ChangeInfo[]): Promise<void> {
-    return this._keep({ ...keeping(shown), seen: shown[0]?.time ?? 0 });
+    return this._keep({ all: shown[0]?.time ?? 0, steps: {} });
   }
 
   private async _keep(more: IKept): Promise<void> {
@@ -205,9 +205,9 @@ export class NotebookActivity implements IDisposable {
   private async _refresh(path: string, isOver: () => boolean, since = 0): Promise<void> {
     const isNewest = this._reads();
     await this._renamed;
-    const { all, seen } = await this._reviews.load(path);
+    const { all } = await this._reviews.load(path);
     const known = this._changes.filter(({ entry }) => entry < since);
-    const changes = await this._routes.changes(path, Math.max(all, seen), known);
+    const changes = await this._routes.changes(path, all, known);
     // Read last: the person may keep something while the server answers.
     await this._reviews.load(path);
     if (!isOver() && isNewest()) {

@@ -2,7 +2,7 @@ import type { Cell } from '@jupyterlab/cells';
 import type { CellList, NotebookPanel } from '@jupyterlab/notebook';
 import type { Widget } from '@lumino/widgets';
 
-import { insertIntoCell } from '../lab/cellLayout';
+import { insertIntoCell } from '../lab/internals';
 import { cellOf } from './keys';
 
 /** Activate a cell and scroll to it. Call this for actions of the person only. */

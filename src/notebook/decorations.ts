@@ -2,7 +2,6 @@ import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { setPrompt } from '../lab/prompts';
 import type { NotebookActivity } from './activity';
 import { CellMark } from './CellMark';
 import { onCells } from './cells';
@@ -76,6 +75,12 @@ function resetPrompt(cell: Cell): void {
   if (cell.model.type === 'code') {
     setPrompt(cell, executionState === 'running' ? '*' : String(count ?? ''));
   }
+}
+
+function setPrompt(cell: Cell, prompt: string): void {
+  // The alternative is the model's execution state, which would change the document.
+  // eslint-disable-next-line @typescript-eslint/no-deprecated
+  cell.setPrompt(prompt);
 }
 
 function follow(panel: NotebookPanel, activity: NotebookActivity, update: () => void): void {

@@ -1,6 +1,7 @@
 import type { Contents } from '@jupyterlab/services';
 
-import { isOnServer } from '../lab/drives';
+/** The drives of the server's own files: the default one, and that of shared documents. */
+const OWN = new Set(['', 'RTC']);
 
 /**
  * Return the path of a file on the server.
@@ -11,5 +12,5 @@ export function serverPath(
   contents: Pick<Contents.IManager, 'driveName' | 'localPath'>,
   path: string
 ): string | null {
-  return isOnServer(contents, path) ? contents.localPath(path) : null;
+  return OWN.has(contents.driveName(path)) ? contents.localPath(path) : null;
 }

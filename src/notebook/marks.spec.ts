@@ -45,12 +45,9 @@ describe('marksOf', () => {
 
   it('leaves out kept changes, of one cell and of all', () => {
     const changes = [change(3, [['a'], ['b']]), change(2, [['a']]), change(1, [['c']])];
-    expect([...marksOf(changes, { ...NOTHING_KEPT, all: 10, cells: { b: 30 } }).keys()]).toEqual([
-      'a'
-    ]);
-    expect(marksOf(changes, { ...NOTHING_KEPT, all: 20, cells: {} }).get('a')?.steps).toHaveLength(
-      1
-    );
+    const kept = { all: 10, steps: { '30 b': 30 } };
+    expect([...marksOf(changes, kept).keys()]).toEqual(['a']);
+    expect(marksOf(changes, { all: 20, steps: {} }).get('a')?.steps).toHaveLength(1);
   });
 
   it('knows whether all changes are by the person’s agents', () => {
@@ -126,7 +123,7 @@ describe('keeping', () => {
 
 it('undoes of each change the cells that are not kept', () => {
   const changes = [change(2, [['a'], ['b']]), change(1, [['a'], ['b']])];
-  const kept = { ...NOTHING_KEPT, cells: { b: 10 } };
+  const kept = { all: 0, steps: { '10 b': 10 } };
   expect(undoing(marksOf(changes, kept).values())).toEqual({ 1: ['a'], 2: ['a', 'b'] });
 });
 

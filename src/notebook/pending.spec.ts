@@ -51,13 +51,13 @@ describe('reviewOf', () => {
   it('knows changes that were kept in the panel or at the cell', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
     const keptOf = (path: string): IKept =>
-      path === 'now.ipynb' ? { ...NOTHING_KEPT, cells: { x: 103, y: 101 } } : NOTHING_KEPT;
+      path === 'now.ipynb' ? { all: 0, steps: { '101 x': 101, '103 x': 103 } } : NOTHING_KEPT;
     expect(standings(journal, keptOf)).toEqual(['x kept', 'y open']);
   });
 
   it('undoes pending changes, but no kept ones', () => {
     const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
-    const keptOf = (): IKept => ({ ...NOTHING_KEPT, cells: { x: 101, y: 102 } });
+    const keptOf = (): IKept => ({ all: 0, steps: { '101 x': 101, '102 y': 102 } });
     const pending = reviewOf(turn, journal, keptOf).flatMap(each => each.pending);
     expect(undoOf(pending)).toEqual({ 3: ['x'] });
   });
@@ -88,7 +88,7 @@ describe('reviewOf', () => {
       const single = done.filter(() => random(3) === 0);
       const kept: IKept = {
         ...keeping(single.map(({ cell, entry }) => ({ cell, time: 100 + entry }))),
-        cells: { a: 100 + random(3), b: 100 + random(3) }
+        all: 99 + random(3)
       };
       const journal = journalOf(
         ...byEntry.map(({ entry, some }) => [entry, ...some.map(({ cell }) => cell)] as const)

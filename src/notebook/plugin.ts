@@ -18,6 +18,7 @@ import { ChangesApi } from './changesApi';
 import { addFollow } from './followCommand';
 import { inlineProvider } from './inlineProvider';
 import { ReviewItem, RunningItem } from './toolbar';
+import { followDistrust } from './trust';
 
 const FACTORY = 'Notebook';
 
@@ -33,6 +34,18 @@ const activities: JupyterFrontEndPlugin<IActivities> = {
     reviews: IReviews,
     channel: IChannel
   ): IActivities => new Activities(new ChangesApi(serverSettings), reviews, channel, contents)
+};
+
+/** Trust in the outputs of cells that agents run. */
+const trust: JupyterFrontEndPlugin<void> = {
+  id: 'tk-ai-extension:trust',
+  description: 'Withdraws the trust from outputs that an agent replaces.',
+  autoStart: true,
+  activate: ({ docRegistry }: JupyterFrontEnd): void => {
+    // Called for each notebook before its cells are rendered.
+    const createNew = (panel: NotebookPanel): void => followDistrust(panel);
+    docRegistry.addWidgetExtension(FACTORY, { createNew });
+  }
 };
 
 /** Marks of cells that agents changed. */
@@ -130,6 +143,13 @@ function eachNotebook(notebooks: INotebookTracker, done: (panel: NotebookPanel) 
   notebooks.widgetAdded.connect((_, panel) => done(panel));
 }
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [activities, marks, running, opener, notebook];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [
+  activities,
+  trust,
+  marks,
+  running,
+  opener,
+  notebook
+];
 
 export default plugins;

@@ -1,7 +1,7 @@
 import type { MimeData } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 
-import { draggedIn } from '../lab/dragging';
+import { draggedIn } from '../lab/internals';
 import type { Found } from '../state/compose';
 import { attachLocalFile, attachServerFile } from './attachments';
 import type { IPanelServices } from './services';

@@ -17,8 +17,6 @@ import { Token } from '@lumino/coreutils';
 import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
 import { BrowserStorage } from '../common/storage';
-import { loadsInMathematics } from '../images/addresses';
-import { filterMathematics } from '../lab/mathematics';
 import { IQuestions } from '../questions/model';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
@@ -28,7 +26,7 @@ import type { IPanelServices } from './services';
 import { PanelStorage } from './panelStorage';
 import { notify } from './notifications';
 import { PanelManager } from './panelManager';
-import { LocalSanitizer } from './sanitizer';
+import { localRenderers } from './sanitizer';
 import { NotebookContext } from './notebook';
 
 /** The services of the panels. */
@@ -70,10 +68,6 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     themes?.themeChanged.connect((_, { newValue }) =>
       store.update(state => ({ ...state, theme: newValue }))
     );
-    filterMathematics(rendermime.latexTypesetter, loadsInMathematics);
-    const sanitizer = new LocalSanitizer(rendermime.sanitizer, address =>
-      trans.__('[image not loaded: %1]', address.slice(0, 200))
-    );
     return {
       store,
       chats,
@@ -81,7 +75,9 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
       languages,
       memory,
       questions,
-      rendermime: rendermime.clone({ sanitizer }),
+      rendermime: localRenderers(rendermime, address =>
+        trans.__('[image not loaded: %1]', address.slice(0, 200))
+      ),
       reviews,
       notebook: new NotebookContext(app, notebooks, documents, trans, store),
       trans

@@ -3,7 +3,6 @@ import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
-import { isInRightSidebar } from '../lab/sidebar';
 import { requestCards } from './requestCards';
 import type { IPanelServices } from './services';
 import { DropTarget } from './dropTarget';
@@ -17,15 +16,15 @@ import { widen } from './width';
 export class ChatPanel extends ReactWidget {
   /**
    * @param chat - The chat's id; null for a new chat.
-   * @param place - The name of the draft of a new chat.
+   * @param _place - The name of the draft of a new chat in a tab; null for the panel in the sidebar.
    */
   constructor(
     private readonly _services: IPanelServices,
     chat: string | null,
-    place = ''
+    private readonly _place: string | null = null
   ) {
     super();
-    this.controller = new PanelController(_services, `panel ${UUID.uuid4()}`, chat, place);
+    this.controller = new PanelController(_services, `panel ${UUID.uuid4()}`, chat, _place ?? '');
     this.addClass('tk-Panel');
     this.title.label = _services.trans.__('Claude');
     this.title.caption = _services.trans.__('Chat with Claude');
@@ -93,7 +92,7 @@ export class ChatPanel extends ReactWidget {
    * person's width is kept.
    */
   private _widen(): void {
-    if (this._isWidened || !isInRightSidebar(this)) {
+    if (this._isWidened || this._place !== null) {
       return;
     }
     this._isWidened = true;

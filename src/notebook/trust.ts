@@ -1,9 +1,8 @@
 import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
-import { report, works } from '../lab/features';
-import { emitUntrusted, isTrusted, withdrawTrust } from '../lab/trust';
-import { onCellModels } from '../notebook/cells';
+import { withdrawTrust } from '../lab/internals';
+import { onCellModels } from './cells';
 
 /** Cells that are followed already by another view of their notebook. */
 const FOLLOWED = new WeakSet<ICellModel>();
@@ -39,7 +38,7 @@ function followCell(cell: ICodeCellModel): void {
   // Emitted before the outputs of the same transaction are applied.
   cell.sharedModel.metadataChanged.connect((_, { key }) => {
     if (key === 'trusted' && cell.getMetadata('trusted') !== true) {
-      distrust(cell);
+      withdrawTrust(cell);
       look();
     }
   });
@@ -52,31 +51,8 @@ function followCell(cell: ICodeCellModel): void {
     if (isRunByOthers) {
       // JupyterLab trusts a cell whose outputs are cleared, but outputs of the run may be on their way.
       cell.deleteMetadata('trusted');
-      distrust(cell);
+      withdrawTrust(cell);
     }
   });
   look();
-}
-
-/**
- * Withdraw the trust from a cell until a person runs or trusts it again.
- *
- * Unless the self-test has shown that the private members can be set, the model's own setter is used.
- * If the cell is still trusted, its outputs are cleared, and notebooks render no HTML from then on.
- */
-export function distrust(cell: ICellModel): void {
-  if (!cell.trusted) {
-    return;
-  }
-  const model = cell as ICodeCellModel;
-  if (works('quiet-trust') === true && withdrawTrust(model)) {
-    emitUntrusted(cell);
-    return;
-  }
-  cell.trusted = false;
-  model.outputs.trusted = false;
-  if (isTrusted(model)) {
-    model.outputs.clear();
-    report('trust', false);
-  }
 }
