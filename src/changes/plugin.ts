@@ -2,7 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import type { Contents } from '@jupyterlab/services';
 
 import { BrowserStorage } from '../common/storage';
-import { serverPath } from '../notebook/drives';
+import { serverPath } from '../common/drives';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IReviews, Reviews } from './reviews';

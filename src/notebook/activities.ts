@@ -8,7 +8,7 @@ import type { Widget } from '@lumino/widgets';
 import type { IChannel } from '../api/channel';
 import type { IReviews } from '../changes/reviews';
 import { NotebookActivity } from './activity';
-import { serverPath } from './drives';
+import { serverPath } from '../common/drives';
 import type { ChangesApi } from './changesApi';
 
 /** The activity of agents in open notebooks. */

@@ -2,7 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 
 import type { IChatOpener, IOpenChatOptions } from '../tokens';
-import { serverPath } from './drives';
+import { serverPath } from '../common/drives';
 import { cellsOf, keysFor } from './keys';
 
 const ASK = 'tk-ai:ask';

@@ -18,7 +18,7 @@ import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
 import { putInto } from './cells';
 import { errorOf, type CellTask, CELL_TASKS } from './cellTasks';
-import { serverPath } from './drives';
+import { serverPath } from '../common/drives';
 import { keysOfCells } from './keys';
 
 /** Ids of the commands on cells. */

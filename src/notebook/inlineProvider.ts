@@ -6,7 +6,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { chatIcon } from '../common/icon';
 import { untilItSucceeds } from '../common/once';
-import { serverPath } from './drives';
+import { serverPath } from '../common/drives';
 import type { GhostText } from './ghostText';
 
 /**

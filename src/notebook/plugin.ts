@@ -10,7 +10,7 @@ import { IReviews } from '../changes/reviews';
 import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
 import { addCommands, ask } from './commands';
-import { serverPath } from './drives';
+import { serverPath } from '../common/drives';
 import { addErrorButtons } from './errorButtons';
 import { markCells, showRunning } from './decorations';
 import { ChatOpener } from './chatOpener';

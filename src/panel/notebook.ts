@@ -15,7 +15,7 @@ import type { Widget } from '@lumino/widgets';
 
 import { goTo } from '../notebook/cells';
 import { outputsOf } from '../notebook/cellOutputs';
-import { serverPath } from '../notebook/drives';
+import { serverPath } from '../common/drives';
 import { cellOf, keysFor, keysIn, keysOf } from '../notebook/keys';
 import { cellName } from '../common/position';
 import type { AppStore } from '../state/app';

@@ -6,7 +6,7 @@ import type { Widget } from '@lumino/widgets';
 
 import type { SelectionAttachment } from '../api/contextModels';
 import { lastErrorOf, outputsOf } from '../notebook/cellOutputs';
-import { serverPath } from '../notebook/drives';
+import { serverPath } from '../common/drives';
 import { cellName, numberOf } from '../common/position';
 import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';

@@ -2,7 +2,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Contents, Session } from '@jupyterlab/services';
 
 import type { Connection } from '../api/connection';
-import { serverPath } from '../notebook/drives';
+import { serverPath } from '../common/drives';
 
 /**
  * Connects open notebooks without a kernel to the kernel that an agent started for them.

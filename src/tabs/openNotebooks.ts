@@ -3,7 +3,7 @@ import type { Contents } from '@jupyterlab/services';
 
 import { hasMethods } from '../lab/context';
 import { report, whenOff, works } from '../lab/features';
-import { serverPath } from '../notebook/drives';
+import { serverPath } from '../common/drives';
 import type { Connection } from '../api/connection';
 import { OpenNotebook } from './openNotebook';
 import type { IncomingRequest, ITabInfo } from './protocol';

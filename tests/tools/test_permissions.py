@@ -73,6 +73,33 @@ async def test_in_edit_mode_changing_runs_and_running_asks(harness, notebook):
     assert harness.sources(notebook) == ["a = 1", "b"]
 
 
+@pytest.mark.proves("perm:modes", "threat:html")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "![](https://elsewhere.example/?d=1)",
+        "![by reference][x]\n\n[x]: //elsewhere.example/?d=1",
+        "<img src='http://elsewhere.example/?d=1'>",
+        "<iframe src=//elsewhere.example>",
+        "<svg><image href='&#104;ttps://elsewhere.example'/></svg>",
+        "<p style='background: url(https://elsewhere.example/?d=1)'>x</p>",
+    ],
+)
+async def test_in_edit_mode_a_cell_that_loads_from_another_host_asks(harness, notebook, source):
+    call = {"caller": EDIT, "notebook": notebook, "cell_type": "markdown"}
+    with pytest.raises(PermissionRequired):
+        await harness.call("insert_cell", source=source, **call)
+    (request,) = harness.workspace.policy.pending("alice")
+    assert (request.effect, "elsewhere.example" in request.preview) == ("EXECUTE", True)
+    harness.workspace.policy.answer("alice", request.id, "once")
+    await harness.call("insert_cell", source=source, **call)
+    # What is there already is no new address, and a link is followed by a person only.
+    last = {"caller": EDIT, "notebook": notebook, "cell": -1}
+    more = f"{source}\n\n[A link](https://example.org), ![](plot.png)"
+    await harness.call("overwrite_cell", source=more, **last)
+    assert harness.sources(notebook) == ["a = 1", more]
+
+
 @pytest.mark.proves("mcp:permission-required")
 async def test_a_refusal_that_cannot_be_recorded_is_still_answered(harness, notebook, monkeypatch):
     async def full(*_args, **_options):

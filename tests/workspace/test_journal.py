@@ -396,17 +396,6 @@ async def test_a_run_is_recorded_when_it_begins_and_at_its_end(journal: Journal)
     assert (ended.summary, ended.time) == ("ran @318a: ok", begun.time)
 
 
-async def test_a_change_in_progress_is_listed_as_unsettled(journal: Journal) -> None:
-    async with journal.writing("n.ipynb"):
-        cells, last, unsettled = await journal.written("n.ipynb")
-        assert (cells, last) == ({}, {})
-        await made(journal)
-    assert unsettled is not None
-    cells, last, unsettled = await journal.written("n.ipynb")
-    ((cell, [at]),) = cells.items()
-    assert (cell, last, unsettled) == (change().cell, {cell: at}, None)
-
-
 @pytest.mark.parametrize(
     ("pragma", "error"),
     [("max_page_count = 1", DiskFull), ("query_only = ON", ReadOnly)],

@@ -109,6 +109,7 @@ class ProposalStep:
         lines: The diff or the code. If the step runs code, all of the code.
         identity: Values that an approval is bound to in addition to kind, cell, runs and lines. By
             default the title; set it if the title has a cell's position, which others can shift.
+        loads: The addresses on other hosts that a browser loads once the step is done, and did not before.
     """
 
     kind: StepKind
@@ -119,6 +120,7 @@ class ProposalStep:
     lines: tuple[Line, ...] = ()
     identity: tuple[str | int | bool | None, ...] | None = field(default=None, metadata=INTERNAL)
     cell_type: CellType | None = None
+    loads: frozenset[str] = field(default=frozenset(), metadata=INTERNAL)
 
     @property
     def code(self) -> str:
@@ -189,6 +191,11 @@ class Proposal:
     def runs(self) -> bool:
         """Whether a step runs code."""
         return any(step.runs for step in self.steps)
+
+    @property
+    def loads(self) -> bool:
+        """Whether a step makes a browser load something from another host."""
+        return any(step.loads for step in self.steps)
 
     def as_dict(self) -> Json:
         """Return the proposal as JSON."""

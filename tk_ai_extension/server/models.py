@@ -358,20 +358,6 @@ class ChangeList(TypedDict):
     more: bool
 
 
-class ChangedCells(TypedDict):
-    """The cells that were written through tools.
-
-    Attributes:
-        cells: Time of the last change or undo by cell key, in seconds since the epoch.
-        changes: Times of all changes that were not undone, by cell key.
-        unsettled: Time of the newest change whose cells are not known yet.
-    """
-
-    cells: dict[str, float]
-    changes: dict[str, list[float]]
-    unsettled: float | None
-
-
 class UndoneChanges(TypedDict):
     """The result of an undo.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +33,7 @@ from tk_ai_extension.model.proposals import (
     marked,
 )
 from tk_ai_extension.model.ranges import parse_span, parts_of
+from tk_ai_extension.model.references import remote_references
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.tools.context import CellKind, Result, ToolContext
@@ -189,12 +191,16 @@ class CreationPlan:
                 else f"Create {self.path} for {kernel} with {count} cells"
             )
         cells = (
-            ProposalStep(
-                "insert",
-                f"Insert a {kind} cell",
-                to=index,
-                lines=marked("+", source),
-                cell_type=kind,
+            _loading(
+                ProposalStep(
+                    "insert",
+                    f"Insert a {kind} cell",
+                    to=index,
+                    lines=marked("+", source),
+                    cell_type=kind,
+                ),
+                None,
+                CellContent(kind, source),
             )
             for index, (kind, source) in enumerate(self.cells)
         )
@@ -306,7 +312,7 @@ def _operation(
         case Insert(content):
             runs = run and content.type == "code"
             position, identity = _position(snapshot, operation, change.index)
-            return ProposalStep(
+            step = ProposalStep(
                 "insert",
                 f"Insert {'and run ' if runs else ''}a {content.type} cell {position}",
                 to=change.index,
@@ -315,6 +321,7 @@ def _operation(
                 identity=(content.type, *identity),
                 cell_type=content.type,
             )
+            return _loading(step, None, content)
         case Replace(key, source, new_type, keep_outputs):
             assert before is not None
             assert after is not None
@@ -325,7 +332,7 @@ def _operation(
                 how += ", outputs kept"
             if before.source == source:
                 how += ": same source"
-            return ProposalStep(
+            step = ProposalStep(
                 "change",
                 f"Change {'and run ' if runs else ''}{_name(cell)}{how}",
                 cell=_reference(snapshot, cell),
@@ -333,6 +340,7 @@ def _operation(
                 lines=diff_lines(before.source, source, whole=runs, budget=budget),
                 identity=(source_hash(source), new_type, keep_outputs),
             )
+            return _loading(step, before, after)
         case Delete(key):
             assert before is not None
             cell = snapshot.by_key[key]
@@ -367,6 +375,21 @@ def _operation(
                 cell=_reference(snapshot, cell),
                 identity=(source_hash(repr(outputs)),),
             )
+
+
+def _loading(step: ProposalStep, before: CellContent | None, after: CellContent) -> ProposalStep:
+    """Return the step with the addresses on other hosts that it adds to a Markdown cell."""
+    loads = _references(after) - _references(before)
+    if not loads:
+        return step
+    hosts = ", ".join(sorted({re.split(r"[\\/?#]", each)[0] for each in loads}))
+    return replace(step, title=f"{step.title}, which loads from {hosts}", loads=loads)
+
+
+def _references(content: CellContent | None) -> frozenset[str]:
+    if content is None or content.type != "markdown":
+        return frozenset()
+    return remote_references(content.source)
 
 
 def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:

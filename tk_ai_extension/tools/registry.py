@@ -167,7 +167,8 @@ class PermissionCheck:
 
     def needs_asking(self, proposal: Proposal) -> bool:
         """Return whether a person must approve this call; standing approvals are considered."""
-        return self._decision(proposal.notebook) is PermissionDecision.ASK
+        effect = self._effect_of(proposal)
+        return self._decision(proposal.notebook, effect) is PermissionDecision.ASK
 
     async def refuse(self, tool: Tool, parsed: BaseModel) -> None:
         """Refuse a call that the mode forbids, before the tool reads anything.
@@ -175,7 +176,7 @@ class PermissionCheck:
         Raises:
             PermissionDenied: The mode forbids the call.
         """
-        if self._decision(None) is PermissionDecision.REFUSE:
+        if self._decision(None, self._effect) is PermissionDecision.REFUSE:
             path = await tool.concerns(self._context, parsed)
             await self.ask(self.by_arguments(path, None))
 
@@ -192,7 +193,7 @@ class PermissionCheck:
             await workspace.policy.check(
                 caller,
                 self._tool,
-                self._effect,
+                self._effect_of(proposal),
                 arguments=self._arguments,
                 proposal=proposal,
                 approver=self._context.approver,
@@ -239,9 +240,13 @@ class PermissionCheck:
         """Return a proposal that shows the arguments in full."""
         return argument_proposal(f"Call {self._tool}", self._arguments, notebook, kernel)
 
-    def _decision(self, notebook: str | None) -> PermissionDecision:
+    def _decision(self, notebook: str | None, effect: Effect) -> PermissionDecision:
         policy = self._context.workspace.policy
-        return policy.decision(self._context.caller, self._effect, notebook, tool=self._tool)
+        return policy.decision(self._context.caller, effect, notebook, tool=self._tool)
+
+    def _effect_of(self, proposal: Proposal) -> Effect:
+        """Return the effect of a call: an address on another host can carry data away, as code can."""
+        return "EXECUTE" if proposal.loads else self._effect
 
     async def _kernel(self, path: str) -> KernelReference:
         workspace = self._context.workspace
@@ -279,10 +284,15 @@ def argument_proposal(
 
 
 def permission_check(tool: Tool, parsed: BaseModel, context: ToolContext) -> PermissionCheck | None:
-    """Return the check that a call needs; None if the caller's mode allows its effect."""
+    """Return the check that a call needs; None if the caller's mode allows whatever it does."""
     effect = tool.effect_for(parsed)
     policy = context.workspace.policy
-    if policy.decision(context.caller, effect, None, tool=tool.name) is PermissionDecision.RUN:
+    # What a planned write adds may count as more than a write.
+    effects: set[Effect] = {effect}
+    if effect == "WRITE" and tool.carry_out is not None:
+        effects.add("EXECUTE")
+    decisions = {policy.decision(context.caller, each, None, tool=tool.name) for each in effects}
+    if decisions == {PermissionDecision.RUN}:
         return None
     return PermissionCheck(context, tool.name, effect, parsed)
 

@@ -196,13 +196,13 @@ async def apply(
         return JournaledEdit(await document.read(), (), entry)
 
     async def commit() -> JournaledEdit:
-        async with workspace.journal.writing(document.path):
-            try:
-                applied = await document.apply(operations)
-            except OutcomeUnknown as error:
-                await error.outcome.record(settled)
-                raise
-            entry = await record(workspace, caller, write(applied.changes))
+        await workspace.journal.open()
+        try:
+            applied = await document.apply(operations)
+        except OutcomeUnknown as error:
+            await error.outcome.record(settled)
+            raise
+        entry = await record(workspace, caller, write(applied.changes))
         journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
         cells = (change.cell for change in applied.changes)
         kind = "changed" if undone is None else "taken_back"
@@ -260,8 +260,8 @@ async def create(
         workspace.by_path.at(document.path).revisions.remember(snapshot)
         return JournaledEdit(snapshot, changes, entry)
 
-    async with workspace.journal.writing(path):
-        return await workspace.commits.run(caller.turn, commit())
+    await workspace.journal.open()
+    return await workspace.commits.run(caller.turn, commit())
 
 
 def _cells(stored: Json) -> list[Cell]:
@@ -499,18 +499,18 @@ async def _write_file(
     undone: Mapping[int, Sequence[Change]] | None = None,
 ) -> int:
     """Write a text file, or remove it if there is to be none, and record it; return the entry's number."""
-    async with workspace.journal.writing(path):
-        await workspace.files.replace(path, before, after)
-        recording = workspace.journal.record(
-            caller,
-            path,
-            tool,
-            summary,
-            kind="change" if undone is None else "undo",
-            changes=(_file_change(path, before, after),),
-            undone=undone,
-        )
-        return await record(workspace, caller, recording)
+    await workspace.journal.open()
+    await workspace.files.replace(path, before, after)
+    recording = workspace.journal.record(
+        caller,
+        path,
+        tool,
+        summary,
+        kind="change" if undone is None else "undo",
+        changes=(_file_change(path, before, after),),
+        undone=undone,
+    )
+    return await record(workspace, caller, recording)
 
 
 def _file_change(path: str, before: str | None, after: str | None) -> Change:

@@ -15,8 +15,8 @@ import socket
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Collection, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -282,14 +282,6 @@ WHERE path = :path AND kind = 'change' AND state = 'done'
 ORDER BY id DESC LIMIT :limit
 """
 
-# A cell that an undo restored counts as written if an earlier change of it was not undone.
-_WRITTEN = """
-SELECT DISTINCT cell, time, kind = 'change' FROM entries JOIN touched ON entry = id
-WHERE path = ? AND kind IN ('change', 'undo') AND state = 'done'
-  AND action NOT IN ('move', 'delete')
-ORDER BY id
-"""
-
 _TOUCHED = """
 SELECT id, time, path, turn, cell FROM (
     SELECT id, time, path, turn FROM entries
@@ -389,7 +381,6 @@ class Journal:
         self._max_bytes = max_bytes
         self._inserted = 0
         self._claimed: set[int] = set()
-        self._writing: Counter[str] = Counter()
 
     async def record(
         self,
@@ -460,21 +451,13 @@ class Journal:
             )
         )
 
-    @asynccontextmanager
-    async def writing(self, path: str) -> AsyncGenerator[None]:
-        """Note that a file is changed in the block, and that the change is recorded there.
+    async def open(self) -> None:
+        """Open the journal, before a file is changed whose change is to be recorded.
 
         Raises:
-            DiskFull, ReadOnly, SaveFailed, StateUnavailable: The journal cannot be opened.
+            DiskFull, ReadOnly, SaveFailed, StateUnavailable: It cannot be opened.
         """
         await self._database.open()
-        self._writing[path] += 1
-        try:
-            yield
-        finally:
-            self._writing[path] -= 1
-            if not self._writing[path]:
-                del self._writing[path]
 
     @contextmanager
     def claim(self, entries: Collection[int]) -> Generator[bool]:
@@ -535,29 +518,6 @@ class Journal:
             return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
 
         return await self._database.read(select)
-
-    async def written(
-        self, path: str
-    ) -> tuple[dict[str, list[float]], dict[str, float], float | None]:
-        """Return the cells that were written through tools and not undone.
-
-        Returns:
-            The times of the cells' changes by key, in seconds since the epoch; the time of the last change
-            or undo by key; and the present time if a change of unknown cells is in progress, else None.
-        """
-        # Asked first: a change that is recorded meanwhile is then among the cells.
-        unsettled = time.time() if path in self._writing else None
-
-        def select(db: sqlite3.Connection) -> tuple[dict[str, list[float]], dict[str, float]]:
-            changes: dict[str, list[float]] = {}
-            last: dict[str, float] = {}
-            for cell, at, is_change in db.execute(_WRITTEN, (path,)):
-                last[cell] = max(at, last.get(cell, at))
-                if is_change:
-                    changes.setdefault(cell, []).append(at)
-            return changes, {cell: last[cell] for cell in changes}
-
-        return *await self._database.read(select), unsettled
 
     async def undoable(
         self,

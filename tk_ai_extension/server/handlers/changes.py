@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tk_ai_extension.model.operations import Change
     from tk_ai_extension.server.models import (
         ChangedCell,
-        ChangedCells,
         ChangeInfo,
         ChangeList,
         UndoChanges,
@@ -67,20 +66,6 @@ class ChangesHandler(StreamingHandler):
         # In a thread: each change has a diff.
         shown = await asyncio.to_thread(_described, entries[:MAX_CHANGES], user)
         return {"changes": shown, "more": len(entries) > MAX_CHANGES}
-
-
-class ChangedCellsHandler(TkAIHandler):
-    """The cells of a notebook that were written through tools."""
-
-    @operation("read", "list_changed_cells", NOTEBOOK)
-    async def get(self) -> ChangedCells:
-        """List the cells that hold what was written through tools, with the times of the changes.
-
-        A change is listed once it is in the notebook.
-        """
-        path = await _notebook(self, self.get_query_argument("notebook", None))
-        changes, cells, unsettled = await self.services.workspace.journal.written(path)
-        return {"cells": cells, "changes": changes, "unsettled": unsettled}
 
 
 class ChangesUndoHandler(TkAIHandler):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tk_ai_extension.server.handlers.changes import (
-    ChangedCellsHandler,
     ChangesHandler,
     ChangesUndoHandler,
 )
@@ -76,7 +75,6 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
     (r"api/tk-ai/changes", ChangesHandler),
-    (r"api/tk-ai/changes/cells", ChangedCellsHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
     (r"api/tk-ai/tabs/disconnected", DisconnectedTabsHandler),
     (r"api/tk-ai/variables/([^/]+)", VariableHandler),
