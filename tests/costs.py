@@ -38,15 +38,15 @@ MAX_MODULES = 85
 """Modules of the package that `execute_cell` may pass, beside values and errors (`model`)."""
 
 COSTS = (
-    cost("list_kernels", 10, 4_100, 4_100, transactions=0),
-    cost("execute_ipython", 10, 10_100, 10_100, transactions=2),
-    # A busy machine pushes the outputs to the tab in two parts: 16,500 to 20,400 were counted.
-    cost("execute_cell", 10, 12_100, 19_000, transactions=2),
-    cost("overwrite_cell", 10, 5_800, 27_500, transactions=1),
-    cost("insert_and_execute_cell", 10, 14_250, 43_500, transactions=3),
-    cost("overwrite_cell", 500, 5_800, 261_000, transactions=1),
-    cost("list_cells", 500, 10_300, 10_900, transactions=0),
-    cost("insert_cell", 500, 6_200, 265_500, transactions=1),
-    cost("insert_and_execute_cell", 500, 14_700, 236_500, transactions=3),
+    cost("list_kernels", 10, 6_050, 6_050, transactions=0),
+    cost("execute_ipython", 10, 12_700, 12_700, transactions=2),
+    # A busy machine pushes the outputs to the tab in two parts: 19,000 to 22,900 were counted.
+    cost("execute_cell", 10, 15_000, 21_500, transactions=2),
+    cost("overwrite_cell", 10, 7_800, 29_500, transactions=1),
+    cost("insert_and_execute_cell", 10, 17_000, 46_000, transactions=3),
+    cost("overwrite_cell", 500, 7_750, 263_000, transactions=1),
+    cost("list_cells", 500, 12_300, 12_900, transactions=0),
+    cost("insert_cell", 500, 8_150, 267_500, transactions=1),
+    cost("insert_and_execute_cell", 500, 16_950, 239_000, transactions=3),
 )
 """The calls, in the order in which they are measured."""

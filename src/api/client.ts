@@ -113,11 +113,6 @@ export class ChatApi {
     return this._json('GET', 'models');
   }
 
-  /** Trust the key in the file of the root folder. */
-  trustFolder(): Promise<void> {
-    return this._json('POST', 'trust', { trusted: true });
-  }
-
   /** Stop the running turn and those in the queue, or one of them. */
   stop(id: string, turn?: string): Promise<void> {
     return this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });

@@ -27,8 +27,6 @@ export interface StoredConnection {
   project: string | null;
   /** At most the last four characters of the secret; None without one, or if it is short. */
   ending: string | null;
-  /** Where the secret is kept. */
-  place: 'file' | 'keyring';
   /** Whether chats use this connection; else another source takes precedence. */
   in_force: boolean;
 }

@@ -156,13 +156,10 @@ export interface ModelsInfo {
   /** Names of the variables that have to be set. */
   missing: readonly string[];
   /**
-   * Source of the credentials: settings, environment, user, stored (the connection of the panel) or
-   * project.
+   * Source of the credentials: environment, project (the file of keys that the settings name) or
+   * stored (the connection of the panel).
    */
   source: string | null;
-  /** A folder whose file of keys is ignored until the folder is trusted. */
-  untrusted: string | null;
-  ignored: readonly string[];
   hint: string;
   /** Display names of the further agents in `models`, by their names there. */
   agents?: Readonly<Record<string, string>>;

@@ -16,7 +16,6 @@ const STORED: StoredConnection = {
   region: null,
   project: null,
   ending: '6789',
-  place: 'file',
   in_force: true
 };
 
@@ -201,8 +200,7 @@ describe('Connect', () => {
 
   it.each([
     ['environment', 'The key comes from the server’s environment.'],
-    ['user', 'secrets.env in your Jupyter configuration folder'],
-    ['project', '.secrets.env in the root folder']
+    ['project', 'the file of keys that the server’s settings name']
   ])('says that the %s takes precedence', async (source, text) => {
     const page = new Page();
     page.info = infoOf({ ...STORED, in_force: false }, {}, { source });

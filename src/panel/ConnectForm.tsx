@@ -321,13 +321,10 @@ interface IStoredProps {
 
 /** The stored connection, without its key. */
 function Stored({ stored, trans }: IStoredProps): JSX.Element {
-  const { base_url, ending, in_force, model, place, region } = stored;
+  const { base_url, ending, in_force, model, region } = stored;
   const label = providersOf(trans).find(([name]) => name === stored.provider)?.[1];
   const where = [base_url ?? region ?? '', model].filter(part => part !== '').join(', ');
-  const kept =
-    place === 'keyring'
-      ? trans.__('It is kept in the system’s keyring.')
-      : trans.__('It is kept in a file that only you can read.');
+  const kept = trans.__('It is kept in a file that only you can read.');
   return (
     <p style={PLAIN}>
       {trans.__('Entered here: %1 (%2).', label ?? stored.provider, where)}{' '}
@@ -445,13 +442,10 @@ function valueOf(stored: StoredConnection, name: FieldName): string {
 /** Return the source that is in force. */
 function sourceOf({ models, stored }: ConnectionInfo, trans: TranslationBundle): string {
   switch (models.source) {
-    case 'settings':
     case 'environment':
       return trans.__('The key comes from the server’s environment.');
-    case 'user':
-      return trans.__('The key comes from secrets.env in your Jupyter configuration folder.');
     case 'project':
-      return trans.__('The key comes from .secrets.env in the root folder.');
+      return trans.__('The key comes from the file of keys that the server’s settings name.');
     default:
       return stored?.in_force === true ? trans.__('It was connected here.') : '';
   }

@@ -2,7 +2,6 @@ import type { JSX } from 'react';
 
 import type { ErrorInfo } from '../api/events';
 import { UNREACHABLE } from '../api/client';
-import { notifyOnError } from '../api/notifyOnError';
 import { Button } from './Button';
 import { useServices } from './services';
 
@@ -18,14 +17,8 @@ const MODELS = new Set(['no_model', 'model_unauthorized']);
 
 /** An error with its hint, and buttons for the next step. */
 export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JSX.Element {
-  const { chats, commands, trans } = useServices();
+  const { commands, trans } = useServices();
   const { message, hint } = problem;
-  const trust = async (): Promise<void> => {
-    if (await notifyOnError(chats.api.trustFolder())) {
-      await chats.refresh();
-      (onRetry ?? onDismiss)?.();
-    }
-  };
   return (
     <div className="tk-Problem" role="alert">
       <div className="tk-Problem-message">{message}</div>
@@ -35,9 +28,6 @@ export function Problem({ problem, onRetry, onContinue, onDismiss }: IProps): JS
           <Button onClick={() => void commands.execute('tk-ai:connect')}>
             {trans.__('Connect a model')}
           </Button>
-        )}
-        {problem.code === 'folder_not_trusted' && (
-          <Button onClick={() => void trust()}>{trans.__('Trust this folder')}</Button>
         )}
         {onRetry !== undefined && (
           <Button onClick={onRetry}>

@@ -374,8 +374,7 @@ describe('an error', () => {
   it.each([
     ['model_unauthorized', ['Connect a model', 'Retry']],
     ['model_failed', ['Retry']],
-    ['no_model', ['Connect a model', 'Retry']],
-    ['folder_not_trusted', ['Trust this folder', 'Retry']]
+    ['no_model', ['Connect a model', 'Retry']]
   ])('says what to do: %s', async (code, steps) => {
     const stage = new Stage();
     await stage.say('Hello?');

@@ -1,10 +1,6 @@
-import { Notification } from '@jupyterlab/apputils';
-import { act, cleanup, fireEvent, render, screen } from '@testing-library/react';
+import { act, cleanup, fireEvent, screen } from '@testing-library/react';
 
-import { ApiError } from '../api/client';
 import { Stage } from '../testing/panel';
-import { Problem } from './Problem';
-import { ServicesProvider } from './services';
 
 const CHAT = { id: 'c', title: 'First', notebook: null, created: 0, updated: 0, busy: false };
 
@@ -33,25 +29,5 @@ describe('the title of a chat', () => {
     fireEvent.change(field(), { target: { value: 'Third' } });
     leave();
     expect(stage.renamed).toEqual([['c', 'Third']]);
-  });
-});
-
-describe('a folder that cannot be trusted', () => {
-  it('is reported', async () => {
-    const shown = jest.spyOn(Notification, 'error').mockReturnValue('');
-    const stage = new Stage();
-    const problem = { code: 'folder_not_trusted', message: '', hint: '', retryable: false };
-    const refused = { ...problem, message: 'Not here.', hint: 'Ask.' };
-    stage.api.trustFolder = () => Promise.reject(new ApiError(refused));
-    const retry = jest.fn();
-    render(
-      <ServicesProvider value={{ ...stage.services, controller: stage.controller }}>
-        <Problem problem={problem} onRetry={retry} />
-      </ServicesProvider>
-    );
-    fireEvent.click(screen.getByRole('button', { name: 'Trust this folder' }));
-    await stage.settle();
-    expect(shown.mock.calls.map(([message]) => message)).toEqual(['Not here. Ask.']);
-    expect(retry).not.toHaveBeenCalled();
   });
 });

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.agent import code_prompts
-from tk_ai_extension.agent.code_prompts import (
+from tk_ai_extension.agent.code import prompts
+from tk_ai_extension.agent.code.prompts import (
     completion_of,
     completion_prompt,
     edit_prompt,
     nearest,
     source_of,
 )
-from tk_ai_extension.agent.code_requests import (
+from tk_ai_extension.agent.code.requests import (
     CellAbove,
     CompletionRequest,
     EditRequest,
@@ -84,8 +84,8 @@ def test_the_nearest_cells_are_seen_within_a_budget() -> None:
 def test_the_text_around_the_cursor_is_bounded() -> None:
     prompt = completion_prompt(completion("a" * 50_000 + "<", ">" + "b" * 50_000), "")
     (message,) = prompt.messages
-    assert message.count("a") < code_prompts.BEFORE + 50
-    assert message.count("b") <= code_prompts.AFTER
+    assert message.count("a") < prompts.BEFORE + 50
+    assert message.count("b") <= prompts.AFTER
     assert "a<<tk-cursor/>>b" in message
 
 

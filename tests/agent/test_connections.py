@@ -26,11 +26,15 @@ from tests.support.scripted_model import (
     rate_limited,
 )
 from tk_ai_extension.agent.claude import connection_check
-from tk_ai_extension.agent.claude.connection_store import FILE, ConnectionStore
+from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore
 from tk_ai_extension.agent.claude.models import ClaudeModels
-from tk_ai_extension.agent.claude.providers import ProviderSettings, choose
-from tk_ai_extension.agent.claude.sources import Given, Source, resolve
-from tk_ai_extension.agent.claude.trusted_folders import TrustedFolders
+from tk_ai_extension.agent.claude.providers import (
+    ANTHROPIC,
+    KEYS,
+    Connection,
+    ProviderSettings,
+    choose,
+)
 from tk_ai_extension.agent.models import NewConnection
 from tk_ai_extension.model.agent_errors import InvalidConnection, ModelFailed, NoModel
 from tk_ai_extension.model.errors import PermissionDenied, ToolError
@@ -52,10 +56,7 @@ def models(
         settings or ProviderSettings(),
         lambda: environment or {},
         root,
-        is_sandboxed=lambda: False,
-        trusted=TrustedFolders(of_user / "trusted.json"),
-        user_file=of_user / "secrets.env",
-        store=ConnectionStore(of_user / FILE, lambda: None),
+        ConnectionStore(of_user / FILE),
     )
 
 
@@ -116,7 +117,6 @@ async def test_a_connection_is_tested_stored_and_used(tmp_path: Path, model: Scr
         "region": None,
         "project": None,
         "ending": None,
-        "place": "file",
         "in_force": True,
     }
     used = found["models"]
@@ -311,49 +311,67 @@ async def test_clouds_are_stored_without_a_request(tmp_path: Path) -> None:
     assert environment["ANTHROPIC_VERTEX_PROJECT_ID"] == "my-project"
     assert environment["CLAUDE_CODE_USE_VERTEX"] == "1"
     google = {"GOOGLE_APPLICATION_CREDENTIALS": "/elsewhere.json"}
-    found = await models(tmp_path, google).connection()
-    assert found["stored"] is not None
-    assert found["stored"]["in_force"]
-    assert found["models"]["source"] == "environment"
+    provider = await models(tmp_path, google).provider()
+    assert (provider.source, provider.name) == ("stored", "vertex")
+    assert provider.environment.items() >= google.items()
 
 
-STORED = {ADDRESS: "https://api.anthropic.com", "ANTHROPIC_API_KEY": CANARY}
-OTHERS: dict[str, Given] = {
-    "settings": Given("https://gateway.example"),
-    "environment": Given(environment={"ANTHROPIC_API_KEY": "e"}),
-    "subscription": Given(environment={"CLAUDE_CODE_OAUTH_TOKEN": "e"}),
-    "user": Given(user={"ANTHROPIC_AUTH_TOKEN": "u"}),
-    "address of the environment": Given(environment={ADDRESS: "https://gateway.example"}),
-    "address of the user": Given(user={ADDRESS: "https://gateway.example"}),
-    "socket": Given(environment={"ANTHROPIC_UNIX_SOCKET": "/tmp/s"}),
-    "cloud": Given(environment={"CLAUDE_CODE_USE_BEDROCK": "1"}),
+STORED = Connection("anthropic", CANARY, KEYS[0], ANTHROPIC)
+OTHERS: dict[str, tuple[str, dict[str, str]]] = {
+    "settings": ("https://gateway.example", {}),
+    "environment": ("", {"ANTHROPIC_API_KEY": "e"}),
+    "subscription": ("", {"CLAUDE_CODE_OAUTH_TOKEN": "e"}),
+    "headers": ("", {"ANTHROPIC_CUSTOM_HEADERS": "X-Key: e"}),
+    "address": ("", {ADDRESS: "https://gateway.example"}),
+    "socket": ("", {"ANTHROPIC_UNIX_SOCKET": "/tmp/s"}),
+    "cloud": ("", {"CLAUDE_CODE_USE_BEDROCK": "1"}),
 }
 
 
 @pytest.mark.proves("connect:address")
 @pytest.mark.parametrize("name", OTHERS)
-def test_every_other_source_but_a_project_takes_precedence(name: str) -> None:
-    others = OTHERS[name]
-    given = Given(others.base_url, others.environment, others.user, stored=STORED)
-    found = resolve(given)
-    assert found == resolve(others)
-    assert not found.uses_stored
-    assert CANARY not in {value.text for value in found.values.values()}
+def test_the_server_s_own_provider_takes_precedence(name: str) -> None:
+    url, environment = OTHERS[name]
+    found = choose(ProviderSettings(base_url=url), environment, stored=STORED)
+    without = choose(ProviderSettings(base_url=url), environment)
+    assert (found.name, found.environment) == (without.name, without.environment)
+    assert found.source != "stored"
+    assert CANARY not in found.environment.values()
 
 
 @pytest.mark.proves("connect:address")
-def test_a_stored_connection_takes_precedence_over_a_project() -> None:
-    found = resolve(Given(project={"ANTHROPIC_API_KEY": "p"}, stored=STORED))
-    assert (found.credentials, found.uses_stored) == (Source.STORED, True)
-    assert found.values["ANTHROPIC_API_KEY"].text == CANARY
+def test_nothing_of_the_environment_leads_a_stored_key_elsewhere() -> None:
+    bedrock = Connection("bedrock", CANARY, "AWS_BEARER_TOKEN_BEDROCK", region="eu-west-1")
+    environment = {
+        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://evil.example",
+        "AWS_PROFILE": "evil",
+        "AWS_REGION": "us-east-1",
+        "HTTPS_PROXY": "http://proxy.example",
+        "ANTHROPIC_MODEL": "opus",
+    }
+    found = choose(ProviderSettings(), environment, stored=bedrock)
+    assert (found.model, found.source) == ("opus", "stored")
+    assert found.environment == {
+        "AWS_BEARER_TOKEN_BEDROCK": CANARY,
+        "AWS_REGION": "eu-west-1",
+        "ANTHROPIC_MODEL": "opus",
+        "CLAUDE_CODE_USE_BEDROCK": "1",
+        "HTTPS_PROXY": "http://proxy.example",
+    }
 
 
 @pytest.mark.proves("connect:address")
-def test_proxies_and_a_model_of_the_environment_apply_to_it() -> None:
-    environment = {"HTTPS_PROXY": "http://proxy.example", "ANTHROPIC_MODEL": "opus"}
-    found = choose(ProviderSettings(), Given(environment=environment, stored=STORED))
-    assert (found.uses_stored, found.model, found.source) == (True, "opus", "stored")
-    assert found.environment["HTTPS_PROXY"] == "http://proxy.example"
+async def test_a_test_sends_nothing_of_the_environment(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", CANARY)
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", f"X-Canary: {CANARY}")
+    model.add(Answer.of("Ready."))
+    await models(tmp_path).connect(compatible(model.url))
+    (request,) = model.requests
+    assert request.headers["X-Api-Key"] == KEY
+    assert CANARY not in json.dumps(dict(request.headers))
 
 
 @pytest.mark.proves("connect:address")

@@ -17,11 +17,10 @@ import pytest
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 
 from tests.support.scripted_model import Answer, MessagesRequest, ScriptedModel
+from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore
 from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.process import DESCRIPTORS, started_by_launcher
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
-from tk_ai_extension.agent.claude.sources import Given
-from tk_ai_extension.agent.claude.trusted_folders import TrustedFolders
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.agent_errors import NoModel
 
@@ -31,29 +30,18 @@ DEADLINE = 40.0
 
 
 def chosen(environment: dict[str, str] | None = None, **settings: Any) -> Provider:
-    return choose(ProviderSettings(**settings), Given(environment=environment or {}))
+    return choose(ProviderSettings(**settings), environment or {})
 
 
 def in_project(
-    folder: Path, text: str, name: str = ".secrets.env", **settings: Any
+    folder: Path, text: str, environment: Mapping[str, str] | None = None, name: str = "keys"
 ) -> ClaudeModels:
-    """What is provided where a trusted folder has such a file, and nobody else says anything."""
+    """What is provided where the settings name a file of keys in the root."""
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(0o600)
-    return models(folder, ProviderSettings(trust_folder=True, **settings))
-
-
-def models(
-    root: Path,
-    settings: ProviderSettings,
-    environment: Mapping[str, str] | None = None,
-    **more: Any,
-) -> ClaudeModels:
-    """A models whose user has said nothing elsewhere."""
-    of_user = root.parent / f"{root.name}-user"
-    trusted = TrustedFolders(of_user / "trusted.json")
-    given: dict[str, Any] = {"trusted": trusted, "user_file": of_user / "secrets.env", **more}
-    return ClaudeModels(settings, lambda: environment or {}, root, **given)
+    settings = ProviderSettings(secrets_file=name)
+    store = ConnectionStore(folder.parent / f"{folder.name}-user" / FILE)
+    return ClaudeModels(settings, lambda: environment or {}, folder, store)
 
 
 @pytest.mark.parametrize(
@@ -154,141 +142,47 @@ def test_a_chat_may_name_the_models_that_are_offered() -> None:
     assert chosen(base_url="http://localhost:1").models == ()
 
 
-async def test_the_server_s_environment_holds_where_the_file_names_it_too(tmp_path: Path) -> None:
-    text = "ANTHROPIC_API_KEY=file\n"
-    from_file = await in_project(tmp_path, text).provider()
-    assert from_file.environment["ANTHROPIC_API_KEY"] == "file"
-    assert from_file.source == "project"
-    server = {"ANTHROPIC_API_KEY": "server"}
-    both = await models(tmp_path, ProviderSettings(trust_folder=True), server).provider()
-    assert both.environment["ANTHROPIC_API_KEY"] == "server"
-    assert both.source == "environment"
-
-
-async def test_a_file_of_keys_is_found_where_the_setting_says(tmp_path: Path) -> None:
-    key = "ANTHROPIC_API_KEY=k\n"
-    assert (
-        await in_project(tmp_path, key, "keys", secrets_file="keys").provider()
-    ).name == "anthropic"
-    # An administrator has named it: nobody is asked whether it may be used.
-    elsewhere = ProviderSettings(secrets_file=str(tmp_path / "keys"))
-    root = tmp_path / "root"
-    assert (await models(root, elsewhere).provider()).name == "anthropic"
-    none = await in_project(tmp_path, key, secrets_file="").provider()
-    assert none.name == "tour"
-
-
-async def test_nothing_but_keys_is_taken_from_a_project(tmp_path: Path) -> None:
-    found = await in_project(
-        tmp_path,
-        "ANTHROPIC_API_KEY=k\nANTHROPIC_BASE_URL=http://evil\nANTHROPIC_MODEL=m\nPATH=x\n"
+@pytest.mark.proves("ext:secrets", "connect:address")
+async def test_only_keys_are_taken_from_a_file_that_the_settings_name(tmp_path: Path) -> None:
+    text = (
+        "export ANTHROPIC_API_KEY=k\nANTHROPIC_BASE_URL=http://evil\nANTHROPIC_MODEL=m\nPATH=x\n"
         "HTTPS_PROXY=http://evil\nNODE_OPTIONS=--require=evil\nCLAUDE_CODE_USE_BEDROCK=1\n"
-        "AWS_CONFIG_FILE=aws.cfg\nAWS_PROFILE=evil\nANTHROPIC_CUSTOM_HEADERS=X:1\n",
-    ).provider()
+        "AWS_CONFIG_FILE=aws.cfg\nAWS_PROFILE=evil\nANTHROPIC_CUSTOM_HEADERS=X:1\n"
+    )
+    found = await in_project(tmp_path, text).provider()
     assert found.environment == {"ANTHROPIC_API_KEY": "k"}
-    assert (found.name, found.model) == ("anthropic", "sonnet")
-    assert len(found.ignored) == 9
+    assert (found.name, found.model, found.source) == ("anthropic", "sonnet", "project")
+    # The environment's key counts; what notebooks read their data with is none of Anthropic's.
+    both = await in_project(tmp_path, text, {"ANTHROPIC_AUTH_TOKEN": "t"}).provider()
+    assert both.environment == {"ANTHROPIC_AUTH_TOKEN": "t"}
+    assert both.source == "environment"
+    data = await in_project(tmp_path, text, {"AWS_ACCESS_KEY_ID": "a"}).provider()
+    assert data.environment == {"ANTHROPIC_API_KEY": "k"}
+    # Without the setting the file is not read.
+    (tmp_path / ".secrets.env").write_text(text, encoding="utf-8")
+    (tmp_path / ".secrets.env").chmod(0o600)
+    store = ConnectionStore(tmp_path / FILE)
+    unnamed = ClaudeModels(ProviderSettings(), dict, tmp_path, store)
+    assert (await unnamed.provider()).name == "tour"
 
 
-async def test_a_file_that_cannot_be_read_is_reported_and_not_passed_over(tmp_path: Path) -> None:
-    found = await in_project(tmp_path, f"ANTHROPIC_API_KEY = {CANARY}\n").provider()
-    assert not found.ready
-    assert f"{tmp_path / '.secrets.env'} cannot be used: line 1 is not" in found.hint
-    with pytest.raises(
-        NoModel, match=r"cannot be used: line 1 is not .* needs single quotes"
-    ) as said:
-        found.require_ready()
-    assert str(tmp_path / ".secrets.env") in said.value.message
-    assert "tour" not in said.value.message
-
-
-@pytest.mark.proves("connect:address")
-async def test_a_project_s_key_waits_until_its_folder_is_trusted(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    file = root / ".secrets.env"
-    file.write_text("ANTHROPIC_API_KEY=k\n", encoding="utf-8")
-    file.chmod(0o600)
-    asked = models(root, ProviderSettings())
+@pytest.mark.proves("ext:secrets")
+async def test_a_file_of_keys_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
+    asked = in_project(tmp_path, f"ANTHROPIC_API_KEY = {CANARY}\n")
     found = await asked.provider()
-    assert (found.ready, found.untrusted, found.source) == (False, str(root), None)
-    assert found.environment == {}
-    assert (await asked.trust())["source"] == "project"
-    assert (await asked.provider()).environment == {"ANTHROPIC_API_KEY": "k"}
-    # Another folder that takes its place is not the one that was trusted.
-    root.rename(tmp_path / "moved")
-    root.mkdir()
-    file.write_text("ANTHROPIC_API_KEY=other\n", encoding="utf-8")
-    file.chmod(0o600)
-    assert (await asked.provider()).untrusted == str(root)
-    await asked.trust()
-    assert (await asked.trust(trusted=False))["untrusted"] == str(root)
-    # Where somebody who is trusted has named a key, nobody is asked.
-    named = models(root, ProviderSettings(), {"ANTHROPIC_API_KEY": "mine"})
-    assert (await named.provider()).environment == {"ANTHROPIC_API_KEY": "mine"}
-
-
-@pytest.mark.proves("connect:address")
-async def test_a_project_s_key_is_not_used_where_its_kernels_have_a_sandbox(tmp_path: Path) -> None:
-    text = "ANTHROPIC_API_KEY=k\n"
-    (tmp_path / ".nb").mkdir()
-    below = tmp_path / "below"
-    below.mkdir()
-    for settings, source in (('{"sandbox": true}', None), ('{"sandbox": false}', "project")):
-        (tmp_path / ".nb" / "project.json").write_text(settings, encoding="utf-8")
-        for folder in (tmp_path, below):
-            assert (await in_project(folder, text).provider()).source == source
-    (tmp_path / ".nb" / "project.json").write_text("no JSON", encoding="utf-8")
-    asked = in_project(tmp_path, text)
-    with pytest.raises(NoModel, match="sandbox"):
-        await asked.trust()
-    # Nor is the user's own file, where code in the sandbox writes it.
-    inside = tmp_path / "conf" / "secrets.env"
-    inside.parent.mkdir()
-    inside.write_text(text, encoding="utf-8")
-    inside.chmod(0o600)
-    planted = models(tmp_path, ProviderSettings(), user_file=inside)
-    assert (await planted.provider()).name == "tour"
-
-
-@pytest.mark.proves("connect:address")
-async def test_a_file_that_others_write_or_that_is_a_link_is_not_used(tmp_path: Path) -> None:
-    text = "ANTHROPIC_API_KEY=k\n"
-    asked = in_project(tmp_path, text)
-    file = tmp_path / ".secrets.env"
-    for mode in (0o620, 0o602):
-        file.chmod(mode)
-        assert "others can write it" in (await asked.provider()).hint
+    assert not found.ready
+    assert CANARY not in found.hint
+    with pytest.raises(NoModel, match=r"cannot be used: line 1 is not .* needs single quotes"):
+        found.require_ready()
+    file = tmp_path / "keys"
+    file.chmod(0o620)
+    assert "others can read or write it" in (await asked.provider()).hint
     file.rename(tmp_path / "there")
     file.symlink_to(tmp_path / "there")
     assert "symbolic link" in (await asked.provider()).hint
-    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
-    elsewhere.mkdir()
-    (tmp_path / "link").symlink_to(elsewhere)
-    found = await in_project(tmp_path, text, "link/keys", secrets_file="link/keys").provider()
-    assert "reached by a symbolic link" in found.hint
     file.unlink()
     os.mkfifo(file)
-    assert "it is not a regular file" in (await asked.provider()).hint
-
-
-async def test_a_user_s_own_file_may_hold_addresses_and_is_read_by_nobody_else(
-    tmp_path: Path,
-) -> None:
-    of_user = tmp_path / "secrets.env"
-    of_user.write_text(
-        "ANTHROPIC_BASE_URL=https://gateway.example.org\nANTHROPIC_AUTH_TOKEN=t\n", encoding="utf-8"
-    )
-    root = tmp_path / "root"
-    asked = models(root, ProviderSettings(), user_file=of_user)
-    of_user.chmod(0o640)
-    assert "others can read it" in (await asked.provider()).hint
-    of_user.chmod(0o600)
-    found = await asked.provider()
-    assert (found.name, found.source, found.ready) == ("compatible", "user", True)
-    # The environment's key does not go to that address.
-    asked = models(root, ProviderSettings(), {"ANTHROPIC_API_KEY": "k"}, user_file=of_user)
-    assert (await asked.provider()).environment == {"ANTHROPIC_API_KEY": "k"}
+    assert "not a regular file" in (await asked.provider()).hint
 
 
 @pytest.mark.parametrize(
@@ -303,7 +197,7 @@ def test_an_invalid_address_is_reported(url: str) -> None:
 def test_nothing_but_the_environment_shows_a_secret() -> None:
     settings = ProviderSettings(base_url=f"http://me:{CANARY}@example.org:4000/{CANARY}?k={CANARY}")
     environment = {"ANTHROPIC_AUTH_TOKEN": CANARY, "ANTHROPIC_CUSTOM_HEADERS": f"X: {CANARY}"}
-    found = choose(settings, Given(environment=environment, project={"MINE": CANARY}))
+    found = choose(settings, environment, {"MINE": CANARY})
     assert found.environment["ANTHROPIC_AUTH_TOKEN"] == CANARY
     assert CANARY not in repr(found)
     assert CANARY not in json.dumps(found.health())
@@ -384,7 +278,7 @@ async def test_a_small_local_server_gets_what_it_knows_and_needs_no_key(
     model = ScriptedModel(Answer.of("Here."), key=None)
     async with model.running():
         settings = ProviderSettings(provider="compatible", base_url=model.url, model="qwen3:8b")
-        request = await asked(choose(settings, Given(environment=server)), model, tmp_path)
+        request = await asked(choose(settings, server), model, tmp_path)
     assert request.model == "qwen3:8b"
     assert request.headers["Authorization"] == "Bearer none"
     assert "thinking" not in request.body or request.body["thinking"]["type"] == "disabled"
@@ -408,7 +302,7 @@ async def test_a_key_of_the_file_reaches_the_model_s_server_as_its_key_and_not_t
         settings = ProviderSettings(base_url=model.url, model="claude-sonnet-5")
         if variable == "CLAUDE_CODE_OAUTH_TOKEN":
             settings = ProviderSettings(base_url=model.url, provider="oauth")
-        provider = choose(settings, Given(project={variable: CANARY}))
+        provider = choose(settings, {}, {variable: CANARY})
         request = await asked(provider, model, tmp_path)
     assert request.headers[header] == value
     assert CANARY not in json.dumps(request.body)

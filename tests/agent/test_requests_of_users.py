@@ -1,4 +1,4 @@
-"""Messages and requests for code of one user, whatever others send meanwhile."""
+"""Messages of one user, whatever others send meanwhile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tk_ai_extension.agent import code_assistant, sent_messages
-from tk_ai_extension.agent.code_assistant import CodeAnswer, CodeAssistant
-from tk_ai_extension.agent.code_requests import CompletionRequest
+from tk_ai_extension.agent import sent_messages
 from tk_ai_extension.agent.sent_messages import SentMessages, StartedTurn
-from tk_ai_extension.model.errors import LimitReached
 
 KEPT = 3
 
@@ -77,47 +74,3 @@ def test_a_message_that_is_sent_again_begins_no_second_turn_whatever_others_send
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sent_messages, "KEPT", KEPT)
         asyncio.run(check())
-
-
-class Hanging:
-    """A model that does not answer; also what finds it, and names no variables."""
-
-    async def find(self, *, fast: bool) -> Hanging:  # noqa: ARG002
-        return self
-
-    async def answer(self, prompt: Any, timeout: float) -> CodeAnswer:  # noqa: ARG002
-        return await asyncio.get_running_loop().create_future()
-
-    async def close(self) -> None:
-        pass
-
-
-def request(client: int) -> CompletionRequest:
-    return CompletionRequest(
-        client=f"client {client}",
-        notebook=None,
-        cell_type="code",
-        language="python",
-        prefix="x",
-        suffix="",
-    )
-
-
-@pytest.mark.proves("chat:one-end", "threat:other-user")
-async def test_the_requests_for_code_of_one_user_deny_none_to_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(code_assistant, "MAX_RUNNING", 2)
-    model: Any = Hanging()
-    assistant = CodeAssistant(model, model)
-    asked = [
-        asyncio.create_task(assistant.complete(user, request(client)))
-        for user in ("bob", "alice")
-        for client in range(3)
-    ]
-    for _ in range(6):
-        await asyncio.sleep(0)
-    assert [task.done() for task in asked] == [False, False, True] * 2
-    await assistant.close()
-    ended = await asyncio.gather(*asked, return_exceptions=True)
-    assert [isinstance(each, LimitReached) for each in ended] == [False, False, True] * 2

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from tk_ai_extension.agent.claude.secrets_file import MAX_BYTES, SecretsFileError, parse, read
+from tk_ai_extension.agent.claude.secrets_file import SecretsFileError, parse
 
 
 @pytest.mark.parametrize(
@@ -59,29 +56,3 @@ def test_any_other_line_is_an_error_that_names_it_and_does_not_show_it(line: str
     assert "The file of keys .secrets.env cannot be used: line 3 is not" in str(caught.value)
     assert "canary" not in repr(caught.value)
     assert caught.value.__context__ is None
-
-
-def test_no_file_holds_no_variables(tmp_path: Path) -> None:
-    assert read(tmp_path / ".secrets.env") == {}
-
-
-@pytest.mark.parametrize("data", [b"A=\xff\xfe", b"A=1\n" * MAX_BYTES], ids=["bytes", "large"])
-def test_a_file_that_is_something_else_is_refused(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / ".secrets.env"
-    path.write_bytes(data)
-    with pytest.raises(SecretsFileError, match=r"\.secrets\.env"):
-        read(path)
-
-
-def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / ".secrets.env"
-    path.mkdir()
-    with pytest.raises(SecretsFileError, match="cannot be read"):
-        read(path)
-
-
-def test_reading_a_file_leaves_the_process_s_environment_alone(tmp_path: Path) -> None:
-    path = tmp_path / ".secrets.env"
-    path.write_text("export TK_CANARY='a secret'\n", encoding="utf-8")
-    assert read(path) == {"TK_CANARY": "a secret"}
-    assert "TK_CANARY" not in os.environ

@@ -203,7 +203,7 @@ async def test_a_turn_that_is_interrupted_before_it_begins_ends() -> None:
 
 @pytest.fixture
 def models(tmp_path: Path) -> ClaudeModels:
-    return ClaudeModels(ProviderSettings(trust_folder=True), dict, tmp_path)
+    return ClaudeModels(ProviderSettings(secrets_file=".secrets.env"), dict, tmp_path)
 
 
 @pytest.fixture

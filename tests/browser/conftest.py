@@ -30,7 +30,7 @@ from tests.browser.pool import CONFIG, Pool, PooledLab, pool
 from tests.cli_stand_in_extension import CONFIG as STAND_IN
 from tests.servers import StartServer, servers
 from tests.support.scripted_model import MODEL, ScriptedModel
-from tk_ai_extension.agent.claude.sources import TAKEN
+from tk_ai_extension.agent.claude.providers import TAKEN
 
 # A busy machine is slow, and what is waited for comes all the same.
 expect.set_options(timeout=DEADLINE)

@@ -10,15 +10,15 @@ import pytest
 
 from tests.cli.conftest import Nb
 from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
-from tk_ai_extension.agent.claude.connection_store import FILE, ConnectionStore
+from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore
+from tk_ai_extension.agent.claude.providers import KEYS, Connection
 
 
 def store(nb: Nb, url: str) -> ConnectionStore:
     """What the panel has stored for the user of the command."""
     folder = Path(nb.environment["JUPYTER_CONFIG_DIR"], "tk-ai-extension")
-    found = ConnectionStore(folder / FILE, lambda: None)
-    values = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_MODEL": MODEL}
-    found.save("compatible", values)
+    found = ConnectionStore(folder / FILE)
+    found.save(Connection("compatible", KEY, KEYS[0], url, MODEL))
     return found
 
 

@@ -19,13 +19,15 @@ DEADLINE = 10
 class BridgeHandler(RequestHandler):
     def initialize(self, app: AsgiApp) -> None:
         self.app = app
-        self.gone = asyncio.Event()
+        self.exchange: AsgiExchange | None = None
 
     async def prepare(self) -> None:
-        await AsgiExchange(self, self.request.body, self.gone).run(self.app)
+        self.exchange = AsgiExchange(self, self.request.body, {"user": "ada"})
+        await self.exchange.run(self.app)
 
     def on_connection_close(self) -> None:
-        self.gone.set()
+        if self.exchange is not None:
+            self.exchange.disconnect()
 
 
 Serve = Callable[[AsgiApp], Awaitable[int]]
@@ -55,7 +57,7 @@ async def test_the_application_sees_the_request_as_it_came(serve: Serve) -> None
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         seen.update(scope)
         seen["message"] = await receive()
-        headers = [(b"x-a", b"1")]
+        headers = [(b"x-a", b"1"), (b"x-a", b"2")]
         await send({"type": "http.response.start", "status": 202, "headers": headers})
         await send({"type": "http.response.body"})
 
@@ -68,10 +70,13 @@ async def test_the_application_sees_the_request_as_it_came(serve: Serve) -> None
     )
 
     assert response.code == 202
-    assert response.headers.get_list("x-a") == ["1"]
+    assert response.headers.get_list("x-a") == ["1", "2"]
     assert seen["method"] == "POST"
+    assert seen["raw_path"] == b"/a%20b"
     assert seen["query_string"] == b"x=1&y=%C3%A4"
     assert (b"x-two", b"zwei") in seen["headers"]  # type: ignore[operator]
+    assert seen["server"] == ("127.0.0.1", port)
+    assert seen["user"] == "ada"
     assert seen["message"] == {"type": "http.request", "body": b"{}", "more_body": False}
 
 

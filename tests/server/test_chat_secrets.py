@@ -53,6 +53,7 @@ async def test_a_canary_among_the_secrets_is_nowhere_but_with_the_model(
         config=(
             f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n"
             f"c.TkAIExtensionApp.chat_base_url = {model.url!r}\n"
+            "c.TkAIExtensionApp.chat_secrets = '.secrets.env'\n"
         ),
     )
     file = server.root / ".secrets.env"
@@ -74,11 +75,6 @@ async def test_a_canary_among_the_secrets_is_nowhere_but_with_the_model(
         base_url=f"{server.url}api/tk-ai/", headers=server.headers, timeout=60
     ) as http:
         message = {"message": "Look around.", "notebook": "a.ipynb", "mode": "auto"}
-        answers.append((await http.post("mcp/chat", json=message)).json())
-        assert answers.pop()["error"]["code"] == "folder_not_trusted"
-        assert model.requests == []
-        answers.append((await http.post("trust", json={"trusted": True})).json())
-        assert answers.pop()["source"] == "project"
         answers.append((await http.post("mcp/chat", json=message)).json())
         (server.root / ".secrets.env").write_text(f"MY PASSWORD {CANARY}\n", encoding="utf-8")
         answers.append((await http.post("mcp/chat", json={"message": "And now?"})).json())
@@ -140,7 +136,7 @@ async def test_files_of_a_folder_run_nothing_and_send_the_server_s_key_nowhere(
     async with ScriptedModel(key=None).running() as evil:
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.url)
-        server = await start_server(config="c.TkAIExtensionApp.chat_trust_folder = True\n")
+        server = await start_server(config="c.TkAIExtensionApp.chat_secrets = '.secrets.env'\n")
         code = PLANT.replace("{ROOT}", str(server.root)).replace("{EVIL}", evil.url)
         script = server.root / "plant.py"
         script.write_text(code, encoding="utf-8")

@@ -22,7 +22,6 @@ from tests.support.scripted_model import (
     MessagesRequest,
     ScriptedModel,
 )
-from tk_ai_extension.agent.code_assistant import MAX_RUNNING
 
 COMPLETION = "api/tk-ai/code/completion"
 EDIT = "api/tk-ai/code/edit"
@@ -224,27 +223,6 @@ async def test_what_cannot_be_answered_is_a_typed_error(page: Page, model: Scrip
     status, answer = await page.complete("x", notebook="../out.ipynb")
     assert (status, answer["error"]["code"]) == (403, "path_refused")
     assert len(model.requests) == 3
-
-
-@pytest.mark.proves("chat:one-end")
-async def test_a_server_answers_a_bounded_number_of_requests_at_once(
-    page: Page, model: ScriptedModel, http: httpx2.AsyncClient
-) -> None:
-    model.add(*(Hang() for _ in range(MAX_RUNNING)))
-    async with asyncio.timeout(30), http:
-        asked = [
-            asyncio.ensure_future(
-                http.post(COMPLETION, json={"client": f"{number}", "prefix": "x"})
-            )
-            for number in range(MAX_RUNNING)
-        ]
-        await model.requested(MAX_RUNNING)
-        status, answer = await page.complete("x", client="one more")
-        for task in asked:
-            task.cancel()
-        await asyncio.wait(asked)
-    assert (status, answer["error"]["code"]) == (429, "limit_reached")
-    assert f"{MAX_RUNNING} requests" in answer["error"]["message"]
 
 
 @pytest.mark.proves("code:completion")

@@ -21,14 +21,13 @@ from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 __all__ = ["start_server"]
 
 ROUTE = "api/tk-ai/connection"
-TRUST = "api/tk-ai/trust"
 VERTEX = {"provider": "vertex", "region": "global", "project": "my-project"}
 
 
 @pytest.fixture
 def is_stored(jp_environ: None) -> Callable[[], bool]:
     """Whether the server of the test's process has stored a connection."""
-    file = Path(jupyter_config_dir()) / "tk-ai-extension" / "connection.env"
+    file = Path(jupyter_config_dir()) / "tk-ai-extension" / "connection.json"
     return file.exists
 
 
@@ -87,10 +86,6 @@ class TestOtherOrigins:
             response = await ask(method, ROUTE, VERTEX if method == "POST" else None, **headers)
             assert response.code == 403
             assert "this origin" in error_of(response)["message"]
-            body = {"trusted": True} if method == "POST" else None
-            response = await ask(method, TRUST, body, **headers)
-            assert response.code == 403
-            assert "this origin" in error_of(response)["message"]
         assert not is_stored()
 
 
@@ -119,25 +114,6 @@ async def test_neither_an_agent_nor_another_user_can_write_it(
     monkeypatch.setenv("JUPYTERHUB_USER", "guest")
     assert (await ask("DELETE", ROUTE, **jp_auth_header)).code == 200
     assert not is_stored()
-
-
-@pytest.mark.proves("connect:form")
-async def test_neither_an_agent_nor_another_user_can_trust_the_folder(
-    ask: Ask, jp_auth_header: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def trusted(method: str, **headers: str) -> tuple[int, str]:
-        body = {"trusted": True} if method == "POST" else None
-        response = await ask(method, TRUST, body, **jp_auth_header, **headers)
-        return response.code, "" if response.code == 200 else error_of(response)["code"]
-
-    for method in ("POST", "DELETE"):
-        assert await trusted(method) == (200, "")
-        assert await trusted(method, X_TK_Turn="any") == (403, "permission_denied")
-    monkeypatch.setattr(
-        "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
-    )
-    for method in ("POST", "DELETE"):
-        assert await trusted(method) == (403, "permission_denied")
 
 
 class TestForbidden:
@@ -211,7 +187,7 @@ async def test_a_key_that_was_entered_is_nowhere_but_in_its_file_and_with_the_mo
         paths = ("connection", "health", "models", f"chats/{chat}", f"chats/{chat}/export")
         answers += [refused.text, connected.text, answer.text]
         answers += [(await http.get(path)).text for path in paths]
-    (file,) = server.home.rglob("connection.env")
+    (file,) = server.home.rglob("connection.json")
     assert file.stat().st_mode & 0o777 == 0o600
     await server.stop()
     assert {request.headers["X-Api-Key"] for request in scripted.requests} == {KEY}

@@ -332,7 +332,6 @@ class AgentBackend(Protocol):
 
         Raises:
             NoModel: No model is connected.
-            FolderNotTrusted: The only key is in a folder that is not trusted.
         """
         ...
 

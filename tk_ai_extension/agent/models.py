@@ -18,9 +18,8 @@ class ModelsInfo(TypedDict):
     Attributes:
         configured: Names of the variables that were found.
         missing: Names of the variables that have to be set.
-        source: Source of the credentials: settings, environment, user, stored (the connection of the
-            panel) or project.
-        untrusted: A folder whose file of keys is ignored until the folder is trusted.
+        source: Source of the credentials: environment, project (the file of keys that the settings
+            name) or stored (the connection of the panel).
         agents: Display names of the further agents in ``models``, by their names there.
     """
 
@@ -33,8 +32,6 @@ class ModelsInfo(TypedDict):
     configured: list[str]
     missing: list[str]
     source: str | None
-    untrusted: str | None
-    ignored: list[str]
     hint: str
     agents: NotRequired[dict[str, str]]
 
@@ -49,7 +46,6 @@ class StoredConnection(TypedDict):
         region: A cloud's region; None for the others.
         project: The Google Cloud project; None for the others.
         ending: At most the last four characters of the secret; None without one, or if it is short.
-        place: Where the secret is kept.
         in_force: Whether chats use this connection; else another source takes precedence.
     """
 
@@ -59,7 +55,6 @@ class StoredConnection(TypedDict):
     region: str | None
     project: str | None
     ending: str | None
-    place: Literal["file", "keyring"]
     in_force: bool
 
 
@@ -124,50 +119,4 @@ class ModelProvider(Protocol):
     @property
     def models(self) -> Sequence[str]:
         """The models that a chat may choose."""
-        ...
-
-
-class ModelSource(Protocol):
-    """Finds the provider of an agent at each call, so that a new key is used at once."""
-
-    async def health(self) -> ModelsInfo:
-        """Return what is configured and what is missing, without values."""
-        ...
-
-    async def trust(self, *, trusted: bool = True) -> ModelsInfo:
-        """Trust the keys in the root folder, or stop trusting them; return the new `health`.
-
-        Raises:
-            ReadOnly: The decision cannot be saved.
-            NoModel: Keys in this folder are never used.
-        """
-        ...
-
-    async def connection(self) -> ConnectionInfo:
-        """Return the state of the connection, without its secret."""
-        ...
-
-    async def connect(self, new: NewConnection) -> ConnectionInfo:
-        """Test a connection with one request, then store it; return the new state.
-
-        Raises:
-            PermissionDenied: The administrator has switched this off.
-            InvalidConnection: A field is missing or invalid.
-            InvalidConnection: The provider refused the key.
-            InvalidConnection: The account has no credit.
-            InvalidConnection: There is no Messages API at the address.
-            InvalidConnection: The provider cannot be reached.
-            InvalidConnection: The provider did not answer in time.
-            ModelFailed: The provider is busy.
-            ModelFailed: The provider failed.
-            ReadOnly: The connection cannot be stored.
-        """
-        ...
-
-    async def disconnect(self) -> ConnectionInfo:
-        """Delete the stored connection and its secret; return the new state.
-
-        Raises:
-            ReadOnly: It cannot be deleted.
-        """
         ...

@@ -204,7 +204,6 @@ class ChatServices:
         Raises:
             NoModel: No model is connected, or none of that name.
             AgentUnavailable: The agent of that name is not installed.
-            FolderNotTrusted: The only key is in a folder that is not trusted.
         """
         named = asked or usual
         if self.agents.get(named) is not None:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.environment import secret_parts
+from tk_ai_extension.agent.environment import secrets_of
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly
 from tk_ai_extension.model.private_files import make_private, write_private
 from tk_ai_extension.model.single_writer import single_writer
@@ -69,7 +69,7 @@ class ServerConfig:
         'https://host…?token=…'
         """
         values = [*dict(self.env).values(), *dict(self.headers).values(), *self.args, self.url]
-        found = {part for value in values for part in (value, *secret_parts(value))}
+        found = {part for value in values for part in secrets_of({"KEY": value})}
         found |= {arg.partition("=")[2] for arg in self.args}
         # A client writes an address in a form of its own.
         found.update(_BEFORE_VALUE.split(_BEFORE_PATH.sub("", self.url)))

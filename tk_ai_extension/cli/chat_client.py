@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.models import ModelsInfo, ModelSource
+    from tk_ai_extension.agent.models import ModelsInfo
     from tk_ai_extension.agent.sent_messages import StartedTurn
     from tk_ai_extension.workspace.permissions import Answer
 
 Json = dict[str, Any]
+
+
+class Models(Protocol):
+    """Finds the model."""
+
+    async def health(self) -> ModelsInfo:
+        """Return what is configured and what is missing, without values."""
+        ...
 
 
 class ChatClient:
@@ -27,7 +35,7 @@ class ChatClient:
         user: The user.
     """
 
-    def __init__(self, chats: Chats, models: ModelSource, workspace: Workspace, user: str) -> None:
+    def __init__(self, chats: Chats, models: Models, workspace: Workspace, user: str) -> None:
         self._chats = chats
         self._models = models
         self._workspace = workspace
@@ -110,14 +118,6 @@ class ChatClient:
     async def model(self) -> ModelsInfo:
         """Return what is configured and what is missing, without values."""
         return await self._models.health()
-
-    async def trust(self) -> None:
-        """Trust the key in the folder's file.
-
-        Raises:
-            ToolError.
-        """
-        await self._models.trust()
 
 
 async def _events(begun: StartedTurn) -> AsyncIterator[Json]:

@@ -43,16 +43,8 @@ class NoModel(ToolError):
 
     code = "no_model"
     status = 409
-    default_hint = "Set ANTHROPIC_API_KEY in the server's environment, then restart the server."
-
-
-class FolderNotTrusted(ToolError):
-    """The folder's file of keys is not used until the user trusts the folder."""
-
-    code = "folder_not_trusted"
-    status = 409
     default_hint = (
-        "Check the file, then trust the folder in the panel or with `nb chat --trust-folder`."
+        "Connect a model in the panel, or set ANTHROPIC_API_KEY in the server's environment."
     )
 
 
@@ -61,7 +53,9 @@ class ModelUnauthorized(ToolError):
 
     code = "model_unauthorized"
     status = 502
-    default_hint = "Check the key in the server's environment, then restart the server."
+    default_hint = (
+        "Connect the model again in the panel, or correct the key in the server's environment."
+    )
 
 
 class ModelFailed(ToolError):

@@ -38,7 +38,7 @@ def environment() -> Mapping[str, str]:
 
 
 class AgentModels:
-    """A `ModelSource` with the names of further agents after Claude's models.
+    """Claude's models, with the names of further agents after Claude's models.
 
     Args:
         claude: The source of Claude's models.
@@ -60,10 +60,6 @@ class AgentModels:
     async def health(self) -> ModelsInfo:
         """Return what is configured and what is missing, and the installed agents."""
         return await self._with_agents(await self.claude.health())
-
-    async def trust(self, *, trusted: bool = True) -> ModelsInfo:
-        """Trust the keys in the root folder, or stop trusting them; return the new `health`."""
-        return await self._with_agents(await self.claude.trust(trusted=trusted))
 
     async def connection(self) -> ConnectionInfo:
         """Return the state of the connection, without its secret."""
@@ -95,7 +91,6 @@ def find_models(app: ExtensionSettings, root: Path) -> AgentModels:
         models=tuple(app.chat_models),
         small=app.chat_small,
         secrets_file=app.chat_secrets,
-        trust_folder=app.chat_trust_folder,
         connect=app.chat_connect,
         contact=app.chat_connect_contact,
     )

@@ -11,8 +11,8 @@ from tk_ai_extension.agent.backend import AgentSession, SessionConfig
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.connections import user_folder
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.claude.trusted_folders import user_folder
 from tk_ai_extension.agent.prompts import PromptFolders
 from tk_ai_extension.agent.services import ChatServices, ChatSettings
 from tk_ai_extension.agent.tour import TourSession

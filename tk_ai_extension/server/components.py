@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
     from jupyter_server.services.sessions.sessionmanager import SessionManager
 
-    from tk_ai_extension.agent.models import ModelSource
     from tk_ai_extension.cli.ownership import Ownership
     from tk_ai_extension.cli.project_services import ProjectServices
+    from tk_ai_extension.server.agents import AgentModels
     from tk_ai_extension.workspace.workspace import Workspace
 
 CHATS = "chats.sqlite"
@@ -47,7 +47,7 @@ class ServerComponents:
 
     workspace: Workspace
     backends: Mapping[str, str]
-    models: ModelSource
+    models: AgentModels
     state: Path
     project: ProjectServices | None = None
 

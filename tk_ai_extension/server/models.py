@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
 from tk_ai_extension.agent.chat_setup import ChatSetupInfo
-from tk_ai_extension.agent.code_requests import (
+from tk_ai_extension.agent.code.requests import (
     CompletedCode,
     CompletionRequest,
     EditedCell,
@@ -122,12 +122,6 @@ class UndoChanges(RequestBody):
         if isinstance(self.entries, list):
             return dict.fromkeys(self.entries)
         return {int(number): frozenset(cells) for number, cells in self.entries.items()}
-
-
-class TrustRequest(RequestBody):
-    """Trust in the root folder's file of keys."""
-
-    trusted: Literal[True]
 
 
 # --- answers: the server and its tools

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,11 +24,11 @@ from tk_ai_extension.server.toolsets import Registries
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.code_assistant import CodeAssistant
-    from tk_ai_extension.agent.models import ModelSource
+    from tk_ai_extension.agent.code.assistant import CodeAssistant
     from tk_ai_extension.agent.transcripts import Transcripts
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
+    from tk_ai_extension.server.agents import AgentModels
     from tk_ai_extension.server.commands import CommandServer
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
@@ -245,6 +245,7 @@ class Services:
             InvalidArguments: an unknown toolset, or none.
             HTTPError: 503, the server is stopping.
         """
+        await self.ready()
         await self._made(self._tools)
         return self.registries.get(toolsets)
 
@@ -263,9 +264,10 @@ class Services:
         Raises:
             HTTPError: 503, the server is stopping.
         """
+        await self.tools()
         return await self._made(self._mcp)
 
-    async def chat_models(self) -> ModelSource:
+    async def chat_models(self) -> AgentModels:
         """Return the source of models for chats; does not import the chats.
 
         Raises:
@@ -333,7 +335,7 @@ class Services:
         if mcp is not None:
             await mcp.close()
         for exchange in list(self.exchanges):
-            exchange.gone.set()
+            exchange.disconnect()
         commands = await self._commands.settled()
         if commands is not None:
             await commands.close()
@@ -385,7 +387,6 @@ class Services:
         return workspace
 
     async def _load_tools(self) -> Registry:
-        await self.ready()
         await self._import("tk_ai_extension.tools.registry", then=self.registries.prepare)
         return self.registries.get()
 
@@ -394,14 +395,13 @@ class Services:
         return import_module("tk_ai_extension.server.models")
 
     async def _load_mcp(self) -> McpHttp:
-        await self.tools()
         await self._import("tk_ai_extension.mcp.http")
         self._check_open()
         from tk_ai_extension.mcp.http import McpHttp
 
         mcp = McpHttp(
             self.workspace,
-            partial(self.registries.get, "default"),
+            self.registries.get,
             session_timeout=self.settings.session_timeout,
             max_sessions=self.settings.max_sessions,
             max_body=self.settings.max_body,
@@ -418,11 +418,14 @@ class Services:
         return CommandServer(context, self.managers.server, self)
 
     async def _load_code(self) -> CodeAssistant:
-        await self._import("tk_ai_extension.server.code_services")
+        await self._import("tk_ai_extension.agent.code.assistant")
         self._check_open()
-        from tk_ai_extension.server.code_services import build_code_assistant
+        from tk_ai_extension.agent.code.assistant import CodeAssistant
+        from tk_ai_extension.agent.code.model import CodeModels
+        from tk_ai_extension.agent.code.variable_names import VariableNames
 
-        return build_code_assistant(self._components, self.owner)
+        models = CodeModels(self._components.models.claude.provider)
+        return CodeAssistant(models, VariableNames(self.workspace, self.owner))
 
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_services")

@@ -109,10 +109,9 @@ class ExtensionSettings(HasTraits):
     ).tag(config=True)
 
     chat_secrets = Unicode(
-        ".secrets.env",
-        help="""File of keys for the model, relative to the root directory; empty for none. Only
-        keys are read from it, once the user trusts the folder, and only if neither the server's
-        environment nor the user's own file has one.""",
+        help="""File of keys for the model, such as `.secrets.env`, relative to the root directory; by
+        default none. Only keys are read from it, and only if the server's environment has none. Name it
+        where you trust everybody who can write it: code in kernels can.""",
     ).tag(config=True)
 
     hide_process = Bool(
@@ -122,15 +121,11 @@ class ExtensionSettings(HasTraits):
         that attach to the server then need root, and it writes no core dumps.""",
     ).tag(config=True)
 
-    chat_trust_folder = Bool(
-        False, help="Whether the root directory's file of keys is trusted without asking the user."
-    ).tag(config=True)
-
     chat_connect = Bool(
         True,
         help="""Whether the user may connect a model in the panel: its key is kept in the user's own
-        configuration folder, or in the system's keyring. If false, a key that was stored is not used
-        either, and the panel says whom to ask (`chat_connect_contact`).""",
+        configuration folder. If false, a key that was stored is not used either, and the panel says whom
+        to ask (`chat_connect_contact`).""",
     ).tag(config=True)
 
     chat_connect_contact = Unicode(
@@ -219,14 +214,12 @@ class ExtensionSettings(HasTraits):
 
     max_sessions = Integer(
         1_000,
-        help="Maximum number of MCP sessions. Another one is refused until one ends.",
+        help="Maximum number of MCP sessions. Another one ends the session that was used least recently.",
     ).tag(config=True)
 
-    session_timeout = Float(
-        3_600.0,
-        help="Seconds after which an idle MCP session ends. One whose client has its event stream open "
-        "is not idle.",
-    ).tag(config=True)
+    session_timeout = Float(12 * 3_600.0, help="Seconds after which an idle MCP session ends.").tag(
+        config=True
+    )
 
     permission_keep = Float(3_600.0, help="Seconds after which a permission request expires.").tag(
         config=True

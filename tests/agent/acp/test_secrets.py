@@ -8,11 +8,8 @@ import os
 import re
 import sys
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from tests.agent.acp.conftest import OpenAcp
 from tests.agent.conftest import of_kind
@@ -59,29 +56,6 @@ async def test_an_agent_that_repeats_its_secrets_in_an_error(
         assert "canary" not in place
 
 
-TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=382), min_size=4, max_size=12)
-
-
-@pytest.mark.proves("threat:secrets")
-@given(user=TEXT, password=TEXT, encoded=st.booleans())
-def test_the_user_information_of_an_address_is_a_secret(
-    user: str, password: str, *, encoded: bool
-) -> None:
-    user = quote(user, safe="")
-    # Without encoding, an address cannot have a space, and a percent sign begins an encoding.
-    plain = password if encoded else re.sub(r"[\s%]", "_", password)
-    written = quote(password, safe="") if encoded else plain
-    address = f"http://{user}:{written}@proxy.example:1"
-    assume(plain not in f"http://{user}:@proxy.example:1")
-    secrets = secrets_of({"https_proxy": address})
-    for said in (address, f"of {plain}.", quote(plain, safe=""), json.dumps({"a": address})):
-        shown = redacted(said, secrets)
-        assert "[secret]" in shown
-        assert plain not in shown.replace("[secret]", "")
-    # Also without a scheme.
-    assert plain not in redacted(plain, secrets_of({"HTTPS_PROXY": f"{user}:{written}@proxy:1"}))
-
-
 @pytest.mark.proves("threat:secrets")
 @pytest.mark.parametrize(
     ("name", "value", "said"),
@@ -93,10 +67,11 @@ def test_the_user_information_of_an_address_is_a_secret(
         ("OWN_KEY", "canary-1\n", "canary-1"),
         ("OWN_KEY", 'canary"1', json.dumps({"key": 'canary"1'})),
         ("DATABASE", "postgresql://bob:canary@host/db", "password canary"),
-        ("HTTPS_PROXY", "http://bob:can/ary@host:1", "http://bob:can/ary@host:1"),
+        ("HTTPS_PROXY", "http://bob:can%40ary@host:1", "the password can@ary"),
+        ("HTTPS_PROXY", "bob:canary@host:1", "canary"),
     ],
 )
 def test_a_part_of_a_variable_is_a_secret(name: str, value: str, said: str) -> None:
     shown = redacted(said, secrets_of({name: value, "PATH": "/usr/bin"}))
     assert "canary" not in shown
-    assert "can/ary" not in shown
+    assert "can@ary" not in shown

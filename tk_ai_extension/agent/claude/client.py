@@ -278,6 +278,9 @@ class ClaudeSession:
             async for message in self._client.receive_messages():
                 for event in self._translator.translate(message):
                     self._events.put_nowait(event)
+                if self._translator.refused is not None and not self._translator.interrupted:
+                    await self._client.interrupt()
+                    self._translator.interrupted = True
         except sdk.ClaudeSDKError as error:
             self._ended = f"Claude's process has ended: {self._redact(str(error))}."
             logger.warning("%s", self._ended)

@@ -1,146 +1,142 @@
-"""Connecting a model: what a user enters becomes the variables of a stored connection."""
+"""The connection that a user enters in the panel, kept in one file of the user's own configuration folder.
+
+The file has mode 0600 and is replaced atomically. The key in it is sent to the address beside it only.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
+import json
+import os
 import re
-import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import NoReturn, TypeVar
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from tk_ai_extension.agent.claude.connection_check import Attempt, Checked, check
-from tk_ai_extension.agent.claude.connection_store import Connection, is_storable
-from tk_ai_extension.agent.claude.messages_api import ANTHROPIC
-from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.claude.sources import (
-    ADDRESS,
+from jupyter_core.paths import jupyter_config_dir
+
+from tk_ai_extension.agent.claude.providers import (
+    ANTHROPIC,
+    BEDROCK_KEY,
     KEYS,
-    NETWORK,
     OAUTH,
+    Connection,
     host_of,
     is_elsewhere,
-    matches,
 )
-from tk_ai_extension.agent.models import NewConnection, StoredConnection
+from tk_ai_extension.agent.claude.secrets_file import SecretsFileError, read_private
+from tk_ai_extension.agent.models import NewConnection
 from tk_ai_extension.model.agent_errors import InvalidConnection
+from tk_ai_extension.model.errors import ReadOnly
+from tk_ai_extension.model.private_files import make_private, write_private
 
-BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
+FILE = "connection.json"
 
-_T = TypeVar("_T")
-
+_PRINTABLE = re.compile(r"[!-~]{1,8000}")
+"""Printable ASCII without spaces, as keys and addresses are."""
 _REGION = re.compile(r"[a-z0-9-]{2,40}")
 _PROJECT = re.compile(r"[a-z0-9.:-]{2,100}")
 _MODEL = re.compile(r"[A-Za-z0-9._:/@\[\]-]{1,200}")
 
 
-def tested(
-    new: NewConnection, stored: Connection | None, network: Mapping[str, str]
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables of a connection and the models that its provider lists. Blocks.
+def user_folder() -> Path:
+    """Return this package's folder in the user's Jupyter configuration."""
+    return Path(jupyter_config_dir()) / "tk-ai-extension"
 
-    Clouds are not asked: they find their credentials, and sign each request, only in Claude's process.
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStore:
+    """The file of the connection. All methods block.
+
+    Attributes:
+        file: Path of the file.
+    """
+
+    file: Path
+
+    def read(self) -> Connection | None:
+        """Return the connection; None if there is none.
+
+        Raises:
+            SecretsFileError: the file cannot be read or is not private.
+        """
+        text = read_private(self.file)
+        if text is None:
+            return None
+        try:
+            found: dict[str, Any] = json.loads(text)
+            found["models"] = tuple(found["models"])
+            return Connection(**found)
+        except (ValueError, TypeError, KeyError):
+            # Not chained: that error would hold the file's text.
+            raise SecretsFileError(
+                f"{self.file!s} cannot be used. Connect a model again."
+            ) from None
+
+    def save(self, connection: Connection) -> None:
+        """Store a connection instead of the present one.
+
+        Raises:
+            ReadOnly: The file cannot be written, or its folder is not private.
+        """
+        folder = self.file.parent
+        try:
+            make_private(folder)
+            found = folder.stat()
+            if os.name != "nt" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+                raise ReadOnly(
+                    f"{folder!s} is not private: others can write it, or it is another user's."
+                )
+            write_private(self.file, json.dumps(asdict(connection), indent=1))
+        except OSError as error:
+            raise self._unsaved(error) from error
+
+    def delete(self) -> None:
+        """Delete the connection and its secret; nothing happens without one.
+
+        Raises:
+            ReadOnly: The file cannot be deleted.
+        """
+        try:
+            self.file.unlink(missing_ok=True)
+            # Left by a process that was killed while it saved.
+            for left in self.file.parent.glob(f".{self.file.name}-*"):
+                left.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unsaved(error) from error
+
+    def _unsaved(self, error: OSError) -> ReadOnly:
+        return ReadOnly(f"The connection cannot be saved in {self.file!s}: {error.strerror}.")
+
+
+def connection_of(new: NewConnection, stored: Connection | None) -> Connection:
+    """Return what the user entered as a connection, before its test.
 
     Args:
         new: What the user entered.
         stored: The present connection. Its key is used again for the same provider and address only.
-        network: Variables of proxies and certificates.
 
     Raises:
-        ToolError: See `ModelSource.connect`.
+        InvalidConnection: A field is missing or invalid.
     """
     if new.model and not _MODEL.fullmatch(new.model):
         _invalid("model")
-    if new.provider in ("bedrock", "vertex"):
-        return _cloud(new, stored), ()
-    address = _address(new)
-    secret = _secret(new, stored, address)
-    if not secret and new.provider != "compatible":
-        _invalid("secret")
-    names = {"anthropic": KEYS[:1], "oauth": (OAUTH,)}.get(new.provider, KEYS)
-    proxies = {name: value for name, value in network.items() if matches(name, NETWORK)}
-    found = check(Attempt(address, secret, names, new.model, proxies))
-    return _values(new, address, secret, found), found.models
-
-
-async def in_daemon_thread(function: Callable[[], _T]) -> _T:
-    """Return the result of a function that waits for the network.
-
-    The thread of an executor would be joined when the server stops.
-    """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[_T] = loop.create_future()
-    # Not in the arguments of a callback: asyncio's debug mode logs those of slow ones.
-    ended: concurrent.futures.Future[_T] = concurrent.futures.Future()
-
-    def settle() -> None:
-        if result.done():
-            return
-        error = ended.exception()
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(ended.result())
-
-    def run() -> None:
-        try:
-            ended.set_result(function())
-        except Exception as error:  # noqa: BLE001 - raised where it is awaited
-            ended.set_exception(error)
-        # The loop may be closed by now.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle)
-
-    threading.Thread(target=run, name="connection test", daemon=True).start()
-    return await result
-
-
-def described(stored: Connection, provider: Provider) -> StoredConnection:
-    """Return a connection without its secret."""
-    values = stored.values
-    return {
-        "provider": stored.provider,
-        "base_url": values.get(ADDRESS),
-        "model": values.get("ANTHROPIC_MODEL", ""),
-        "region": values.get("AWS_REGION") or values.get("CLOUD_ML_REGION"),
-        "project": values.get("ANTHROPIC_VERTEX_PROJECT_ID"),
-        "ending": stored.ending,
-        "place": stored.place,
-        "in_force": provider.uses_stored,
-    }
-
-
-def _values(new: NewConnection, address: str, secret: str, found: Checked) -> dict[str, str]:
-    values = {ADDRESS: address}
-    if secret:
-        values[found.name] = secret
-    # Names such as `sonnet` are Anthropic's: another endpoint has names of its own.
-    model = new.model or ("" if new.provider != "compatible" else found.model)
-    return {**values, **({"ANTHROPIC_MODEL": model} if model else {})}
-
-
-def _cloud(new: NewConnection, stored: Connection | None) -> dict[str, str]:
-    model = {"ANTHROPIC_MODEL": new.model} if new.model else {}
-    if not _REGION.fullmatch(new.region):
+    if new.provider in ("bedrock", "vertex") and not _REGION.fullmatch(new.region):
         _invalid("region")
     if new.provider == "vertex":
         if not _PROJECT.fullmatch(new.project):
             _invalid("project")
-        return {
-            "CLAUDE_CODE_USE_VERTEX": "1",
-            "CLOUD_ML_REGION": new.region,
-            "ANTHROPIC_VERTEX_PROJECT_ID": new.project,
-            **model,
-        }
-    secret = _secret(new, stored, "")
-    return {
-        "CLAUDE_CODE_USE_BEDROCK": "1",
-        "AWS_REGION": new.region,
-        **({BEDROCK_KEY: secret} if secret else {}),
-        **model,
-    }
+        return Connection("vertex", model=new.model, region=new.region, project=new.project)
+    if new.provider == "bedrock":
+        secret = _secret(new, stored, "")
+        variable = BEDROCK_KEY if secret else ""
+        return Connection("bedrock", secret, variable, model=new.model, region=new.region)
+    address = _address(new)
+    secret = _secret(new, stored, address)
+    if not secret and new.provider != "compatible":
+        _invalid("secret")
+    variable = OAUTH if new.provider == "oauth" else KEYS[0] if secret else ""
+    return Connection(new.provider, secret, variable, address, new.model)
 
 
 def _address(new: NewConnection) -> str:
@@ -154,10 +150,9 @@ def _address(new: NewConnection) -> str:
         valid = parts.port is None or parts.port > 0
     except ValueError:
         has_more, valid = True, False
-    if not host_of(url) or has_more or not valid or not is_storable(url):
-        _invalid("base_url")
-    if not is_elsewhere(url):
-        # Anthropic's own address is that provider: a key is not sent there as a bearer token.
+    # Anthropic's own address is that provider: a key is not sent there as a bearer token.
+    usable = valid and not has_more and _PRINTABLE.fullmatch(url)
+    if not usable or not host_of(url) or not is_elsewhere(url):
         _invalid("base_url")
     return url.removesuffix("/v1")
 
@@ -166,25 +161,13 @@ def _secret(new: NewConnection, stored: Connection | None, address: str) -> str:
     """Return the secret that was entered, or the stored one if it was entered for this address."""
     if new.secret:
         secret = new.secret.strip()
-        if not is_storable(secret):
+        if not _PRINTABLE.fullmatch(secret):
             _invalid("secret")
         return secret
-    if new.secret is not None or stored is None or not stored.secret:
+    if new.secret is not None or stored is None:
         return ""
-    region = stored.values.get("AWS_REGION", "")
-    if (stored.provider, stored.values.get(ADDRESS, ""), region) == (
-        new.provider,
-        address,
-        new.region,
-    ):
-        return stored.secret
-    if new.provider in ("compatible", "bedrock"):
-        return ""
-    raise InvalidConnection(
-        "The stored key was entered for another address.",
-        hint="Enter the key for this address.",
-        field="secret",
-    )
+    kept = (stored.provider, stored.base_url, stored.region)
+    return stored.secret if kept == (new.provider, address, new.region) else ""
 
 
 def _invalid(field: str) -> NoReturn:

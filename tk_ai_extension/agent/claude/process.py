@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.claude import launch
-from tk_ai_extension.agent.claude.sources import OAUTH
+from tk_ai_extension.agent.claude.providers import OAUTH
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.private_files import write_private

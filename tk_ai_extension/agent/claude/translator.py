@@ -142,6 +142,8 @@ class Translator:
         """Whether the turn was interrupted: then the next result is its end."""
         self.running = True
         """Whether the turn has not ended."""
+        self.refused: ToolError | None = None
+        """The error of a key that the provider refused: no retry makes it valid."""
         self._used: Used | None = None
         self._compacts = compacts
         self._compacted = False
@@ -201,12 +203,15 @@ class Translator:
                 # A message that came too late for this answer is answered next.
                 if self.interrupted or not self.steered:
                     self.running = False
-                    yield TurnEnded(failure(message, self._redact) or self._not_compacted())
+                    failed = self.refused or failure(message, self._redact)
+                    yield TurnEnded(failed or self._not_compacted())
             case sdk.SystemMessage(subtype="compact_boundary", data=data):
                 self._compacted = True
                 self._context.compacted(data)
                 said = "Claude has replaced the earlier messages by a summary."
                 yield Noticed(said)
+            case sdk.SystemMessage(subtype="api_retry", data={"error_status": 401}):
+                self.refused = provider_error(401, "")
             case sdk.SystemMessage():
                 yield from _system(message.subtype, message.data)
             case _:
@@ -306,8 +311,10 @@ def provider_error(status: int | None, said: str, hint: str | None = None) -> To
         said: Its message, without secrets.
         hint: What to do, if it is something other than to send a message again.
     """
-    if status in (401, 403):
-        return ModelUnauthorized(f"The provider refused the key ({status}): {said}.")
+    if status == 401:
+        return ModelUnauthorized("The provider refused the key (401).")
+    if status == 403:
+        return ModelUnauthorized(f"The provider refused the key (403): {said}.")
     if status in (429, 503, 529):
         return ModelFailed(f"The provider is busy ({status}): {said}.", hint=hint)
     if status:

@@ -41,11 +41,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="the permission mode: what runs without approval (default: ask)",
     )
     parser.add_argument("--model", help="the model to use")
-    parser.add_argument(
-        "--trust-folder",
-        action="store_true",
-        help="trust the key in the folder's .secrets.env",
-    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--new", action="store_true", help="start a new chat")
     which.add_argument("--resume", metavar="CHAT", help="continue the chat with this id or prefix")
@@ -71,11 +66,6 @@ class ChatList(Result):
 
 async def _chat(session: Session, args: argparse.Namespace) -> int:
     client, notebook = await _place(session, args.notebook)
-    if args.trust_folder:
-        await client.trust()
-        if not args.message:
-            session.terminal.out("The folder's file of keys is trusted now.\n")
-            return wire.OK
     if args.list:
         return session.finish(ChatList(chats=await client.list()))
     if args.show is not None:

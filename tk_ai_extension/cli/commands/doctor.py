@@ -22,13 +22,11 @@ LABELS = {"host": "server"}
 """Labels in the text for names that are stable in JSON."""
 
 SOURCES = {
-    "settings": "the server's configuration",
     "environment": "the environment",
-    "user": "secrets.env in your Jupyter configuration folder",
+    "project": "the file of keys that the settings name",
     "stored": "the panel",
-    "project": "the folder's .secrets.env",
 }
-"""Sources of keys, see `agent.claude.sources`."""
+"""Sources of keys, see `agent.claude.providers`."""
 
 
 class Check(BaseModel):

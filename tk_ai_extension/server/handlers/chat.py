@@ -11,8 +11,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
-from tk_ai_extension.server.handlers.connection import OwnerHandler
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         PlanAnswer,
         Stopped,
         StopRequest,
-        TrustRequest,
         TurnAnswer,
         TurnRequest,
         UndoneTurn,
@@ -330,36 +328,6 @@ class ModelsHandler(TkAIHandler):
     async def get(self) -> ModelsInfo:
         """Return the models for chats, what is configured and what is missing."""
         return await (await self.services.chat_models()).health()
-
-
-class TrustHandler(OwnerHandler):
-    """The trust in the root folder's file of keys.
-
-    It is that of the user who runs the server, whose account the keys would use. Agents are refused, and
-    pages of other origins, also those in `TkAIExtensionApp.allowed_origins`.
-    """
-
-    @operation("execute", "trust_folder")
-    async def post(self, body: TrustRequest) -> ModelsInfo:
-        """Trust the keys in the root folder's file: ``{"trusted": true}``."""
-        self.check_owner(
-            PermissionDenied(
-                "Only the user who runs this server can connect a model.",
-                hint="Ask your administrator to connect a model.",
-            )
-        )
-        return await (await self.services.chat_models()).trust(trusted=body.trusted)
-
-    @operation("execute", "distrust_folder")
-    async def delete(self) -> ModelsInfo:
-        """Stop trusting the keys in the root folder's file."""
-        self.check_owner(
-            PermissionDenied(
-                "Only the user who runs this server can connect a model.",
-                hint="Ask your administrator to connect a model.",
-            )
-        )
-        return await (await self.services.chat_models()).trust(trusted=False)
 
 
 def _json(event: Event) -> str:

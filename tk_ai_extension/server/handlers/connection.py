@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.mcp import TURN
-from tk_ai_extension.model.errors import PermissionDenied, ToolError
+from tk_ai_extension.model.errors import PermissionDenied
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, is_own_origin
 from tk_ai_extension.server.handlers.operations import operation
 from tk_ai_extension.server.users import owner_name, username
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 class OwnerHandler(TkAIHandler):
     """Base of the routes whose settings are those of the user who runs the server."""
 
-    def check_owner(self, refusal: ToolError) -> None:
+    def check_owner(self, action: str) -> None:
         """Check that the request is of the user who runs the server, on a page of its own origin.
 
         Args:
-            refusal: The error for another user, or an agent.
+            action: What another user or an agent cannot do.
 
         Raises:
             RouteError: 403, another origin.
-            ToolError: The refusal.
+            PermissionDenied: Another user, or an agent.
         """
         if not is_own_origin(self):
             raise RouteError(
@@ -39,7 +39,9 @@ class OwnerHandler(TkAIHandler):
                 ),
             )
         if TURN in self.request.headers or not self.is_owner():
-            raise refusal
+            raise PermissionDenied(
+                f"Only the user who runs this server can {action}.", hint="Ask your administrator."
+            )
 
     def is_owner(self) -> bool:
         """Whether the request is of the user who runs the server."""
@@ -68,12 +70,7 @@ class ConnectionHandler(OwnerHandler):
 
         The key is sent to the connection's own address only, and no response contains it.
         """
-        self.check_owner(
-            PermissionDenied(
-                "Only the user who runs this server can connect a model.",
-                hint="Ask your administrator to connect a model.",
-            )
-        )
+        self.check_owner("connect a model")
         from tk_ai_extension.agent.models import NewConnection
 
         new = NewConnection(
@@ -84,12 +81,7 @@ class ConnectionHandler(OwnerHandler):
     @operation("execute", "disconnect_model")
     async def delete(self) -> ConnectionInfo:
         """Delete the stored connection and its key."""
-        self.check_owner(
-            PermissionDenied(
-                "Only the user who runs this server can connect a model.",
-                hint="Ask your administrator to connect a model.",
-            )
-        )
+        self.check_owner("connect a model")
         return await (await self.services.chat_models()).disconnect()
 
 
@@ -122,12 +114,7 @@ class ChatServersHandler(OwnerHandler):
     @operation("execute", "switch_chat_server")
     async def post(self, body: ServerSwitch) -> ChatSetupInfo:
         """Switch an MCP server on or off for all chats of the user, from their next message on."""
-        self.check_owner(
-            PermissionDenied(
-                "Only the user who runs this server can change its MCP servers.",
-                hint="Ask your administrator.",
-            )
-        )
+        self.check_owner("change its MCP servers")
         chats, user = await self.services.chats(), username(self)
         await chats.setup.servers.switch(user, body.name, enabled=body.enabled)
         return await chats.setup.info(self.services.workspace, user)

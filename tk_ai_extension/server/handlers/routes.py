@@ -20,7 +20,6 @@ from tk_ai_extension.server.handlers.chat import (
     ChatUndoHandler,
     MessageHandler,
     ModelsHandler,
-    TrustHandler,
 )
 from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler, VariableHandler
 from tk_ai_extension.server.handlers.connection import (
@@ -67,7 +66,6 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/code/completion", CompletionHandler),
     (r"api/tk-ai/code/edit", EditHandler),
     (r"api/tk-ai/models", ModelsHandler),
-    (r"api/tk-ai/trust", TrustHandler),
     (r"api/tk-ai/connection", ConnectionHandler),
     (r"api/tk-ai/health", HealthHandler),
     (r"api/tk-ai/tools", ToolsHandler),

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tk_ai_extension.agent.code_requests import (
+from tk_ai_extension.agent.code.requests import (
     CellAbove,
     CellType,
     CodeContext,

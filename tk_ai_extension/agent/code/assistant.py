@@ -6,29 +6,26 @@ Nothing is written to a notebook here: the page shows a proposal, and the person
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from tk_ai_extension.agent import tour_texts
-from tk_ai_extension.agent.code_prompts import (
-    Prompt,
+from tk_ai_extension.agent.code.model import CodeModels
+from tk_ai_extension.agent.code.prompts import (
     completion_of,
     completion_prompt,
     edit_prompt,
     source_of,
 )
-from tk_ai_extension.agent.code_requests import (
+from tk_ai_extension.agent.code.requests import (
     CodeContext,
-    CodeUsage,
     CompletedCode,
     CompletionRequest,
     EditedCell,
     EditRequest,
 )
-from tk_ai_extension.agent.variable_names import VariableNames
+from tk_ai_extension.agent.code.variable_names import VariableNames
 from tk_ai_extension.model.agent_errors import CallStopped, ModelFailed
-from tk_ai_extension.model.errors import LimitReached
 
 COMPLETION_TIMEOUT: Final = 15.0
 """Timeout of the model for a completion, in seconds."""
@@ -38,66 +35,11 @@ NAMES_WITHIN: Final = 0.02
 """Seconds that a completion waits for the names of variables; until then the last known ones count."""
 EDIT_NAMES_WITHIN: Final = 2.0
 """Seconds that an edit waits for the names of variables."""
-MAX_RUNNING: Final = 16
-"""Maximum number of requests for code of a user at once."""
 
 _COMMENTS: Final = {"javascript": "//", "typescript": "//", "java": "//", "c++": "//", "rust": "//"}
 """The beginning of a comment by language; `#` in others."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class CodeAnswer:
-    """A model's answer.
-
-    Attributes:
-        text: The answer, without the text that ended it.
-        is_cut: Whether it ended at the limit of tokens.
-        input_tokens: Tokens of the prompt.
-        output_tokens: Tokens of the answer.
-    """
-
-    text: str
-    is_cut: bool
-    input_tokens: int
-    output_tokens: int
-
-    @property
-    def usage(self) -> CodeUsage:
-        """The tokens as JSON."""
-        return {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-
-
-class CodeModel(Protocol):
-    """A model that answers one prompt."""
-
-    async def answer(self, prompt: Prompt, timeout: float) -> CodeAnswer:
-        """Return the answer; cancelling it cancels the model's request.
-
-        Raises:
-            ToolError: The model did not answer.
-        """
-        ...
-
-
-class CodeModels(Protocol):
-    """Finds the model at each request, so that a new key is used at once."""
-
-    async def find(self, *, fast: bool) -> CodeModel | None:
-        """Return the model, or None if no model is connected and the tour answers.
-
-        Args:
-            fast: Whether the answer is wanted while a person types.
-
-        Raises:
-            ToolError: The configured model cannot be asked.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Close connections."""
-        ...
 
 
 class CodeAssistant:
@@ -122,7 +64,6 @@ class CodeAssistant:
         Raises:
             CallStopped: The client sent a newer request.
             asyncio.CancelledError: The assistant was closed.
-            LimitReached: Too many requests of the user are running.
             PathRefused, InvalidArguments: The path is none of a notebook in the root.
             ToolError: See `CodeModels.find` and `CodeModel.answer`.
         """
@@ -145,18 +86,11 @@ class CodeAssistant:
         await self._names.close()
         await self._models.close()
 
-    async def _newest(self, key: tuple[str, str, str], work: Awaitable[T]) -> T:
+    async def _newest(self, key: tuple[str, str, str], work: Coroutine[Any, Any, T]) -> T:
         former = self._running.pop(key, None)
         if former is not None:
             former.cancel()
-        if sum(user == key[0] for user, *_ in self._running) >= MAX_RUNNING:
-            _discard(work)
-            raise LimitReached(
-                f"{MAX_RUNNING} request for code is running."
-                if MAX_RUNNING == 1
-                else f"{MAX_RUNNING} requests for code are running."
-            )
-        task = self._running[key] = asyncio.ensure_future(work)
+        task = self._running[key] = asyncio.create_task(work)
         if self._is_closed:
             task.cancel()
         try:
@@ -207,12 +141,6 @@ class CodeAssistant:
         if request.notebook is None or request.cell_type != "code":
             return ""
         return await self._names.of(request.notebook, within)
-
-
-def _discard(work: Awaitable[T]) -> None:
-    """Close a coroutine that does not run."""
-    if asyncio.iscoroutine(work):
-        work.close()
 
 
 def _tour_completion(request: CompletionRequest) -> str:

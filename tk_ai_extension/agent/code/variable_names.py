@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 4_000
 """Maximum length of the names and types of a kernel, in characters."""
-MAX_KERNELS: Final = 100
-"""Maximum number of kernels whose variables are kept."""
 
 
 class VariableNames:
@@ -83,10 +81,6 @@ class VariableNames:
             self._current.discard(kernel_id)
             logger.debug("No variables of %s: %s", path, error.message)
         else:
-            self._known.pop(kernel_id, None)
-            while len(self._known) >= MAX_KERNELS:
-                self._current.discard(oldest := next(iter(self._known)))
-                del self._known[oldest]
             self._known[kernel_id] = _listed(found["variables"])
         finally:
             del self._asking[kernel_id]
