@@ -18,6 +18,8 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.cases import Cases
 from tests.mcp.conftest import MODERN
 from tests.mcp.lines import lines_transport
+from tk_ai_extension.tools import execution_results
+from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.workspace.runs import Run
 
 DEADLINE = 60
@@ -97,13 +99,13 @@ async def lose(
 def waiting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[Run]:
     """The runs that calls begin to wait for."""
     runs: asyncio.Queue[Run] = asyncio.Queue()
-    followed = Run.followed
+    wait = execution_results._wait
 
-    def report(run: Run) -> Any:
+    def report(context: ToolContext, run: Run, seconds: float) -> Coroutine[Any, Any, None]:
         runs.put_nowait(run)
-        return followed(run)
+        return wait(context, run, seconds)
 
-    monkeypatch.setattr(Run, "followed", report)
+    monkeypatch.setattr(execution_results, "_wait", report)
     return runs
 
 
@@ -140,6 +142,7 @@ async def output(
 ) -> list[str]:
     """Runs the cell; the lines that arrive by connections that last."""
     received: list[str] = []
+    since: dict[str, str] = {}
     run = await lose(
         connect, waiting, root, rng, "execute_cell", cell="cell0000", notebook="plan.ipynb"
     )
@@ -149,14 +152,16 @@ async def output(
         else:
             await release(root, run, rng.randrange(2))
             async with connect() as call:
-                received += lines(await call("wait_execution", execution_id=run.id, wait=0))
+                answer = await call("wait_execution", execution_id=run.id, wait=0, **since)
+            received += lines(answer)
+            since = {"since": answer["next"]}
             assert await waiting.get() is run
     for number in range(LINES):
         (root / f"go-{number}").touch()
     if rng.random() < 0.5:
         await run.wait(DEADLINE)
     async with connect() as call:
-        received += lines(await call("wait_execution", execution_id=run.id))
+        received += lines(await call("wait_execution", execution_id=run.id, **since))
     assert await waiting.get() is run
     return received
 

@@ -56,31 +56,6 @@ async def test_the_outputs_of_a_cell_are_in_the_notebook_when_they_go(small):
     assert "x" * 2500 in read.output
 
 
-@pytest.mark.proves("threat:exhaustion", "out:stream")
-async def test_the_outputs_of_a_followed_run_stay(small):
-    ran = await prints(small, "a")
-    run = small.workspace.executions.get(ALICE, ran.execution_id)
-    with run.followed():
-        await prints(small, "b")
-        assert run.steps[0].outputs
-    await prints(small, "c")
-    assert not run.steps[0].outputs
-
-
-@pytest.mark.proves("threat:exhaustion", "threat:other-user")
-@pytest.mark.parametrize("lines", [[2000], [800, 800, 800]])
-async def test_much_output_of_one_user_does_not_displace_little_of_another(small, lines):
-    """Others' output goes neither if it is older, nor if the newest alone exceeds the bound."""
-    other = Caller("bob", "b", "mcp")
-    ran = await small.call("execute_ipython", notebook="n.ipynb", code="print('a' * 1200)")
-    for count in lines:
-        await small.call(
-            "execute_ipython", notebook="n.ipynb", code=f"print('b' * {count})", caller=other
-        )
-    kept = small.workspace.executions.get(ALICE, ran.execution_id)
-    assert kept.steps[0].outputs
-
-
 @pytest.mark.proves("exec:cancel")
 async def test_a_run_behind_other_code_is_reported_as_waiting_and_ends_in_its_turn(
     harness,

@@ -139,7 +139,9 @@ async def test_a_long_execution_reports_progress_and_is_followed(harness, notebo
     assert result.runs[0].output.startswith("step 0")
     assert messages
     assert re.search(r"code running, \d+ s: step \d", messages[-1])
-    followed = await harness.call("wait_execution", execution_id=result.execution_id)
+    followed = await harness.call(
+        "wait_execution", execution_id=result.execution_id, since=result.next
+    )
     assert followed.status == "ok"
     assert "step 0" not in followed.runs[0].output
     assert followed.runs[0].output.endswith("step 3")

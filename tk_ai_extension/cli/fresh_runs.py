@@ -64,12 +64,11 @@ async def follow(session: Session, run: Run, show: Callable[[], Awaitable[None]]
 
     watching = asyncio.create_task(end_early())
     try:
-        with run.followed():
-            while not run.done:
-                version = run.version
-                await show()
-                await run.changed(version, SLICE)
+        while not run.done:
+            version = run.version
             await show()
+            await run.changed(version, SLICE)
+        await show()
     except asyncio.CancelledError:
         await asyncio.shield(session.context.workspace.executions.cancel(run))
         raise

@@ -10,18 +10,17 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr
 
 from tk_ai_extension.model.digest import Digest, digest, shorten
-from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.tools.context import Image, Result, ToolContext
 from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
-from tk_ai_extension.workspace.runs import Cursor, Run, Step
+from tk_ai_extension.workspace.runs import Run, Step
 from tk_ai_extension.workspace.verifications import VerificationRun
 
 T = TypeVar("T")
@@ -271,7 +270,7 @@ class CellRun(BaseModel):
 
 
 class ExecutionResult(Result):
-    """An execution: its status, and the output since the last result."""
+    """An execution: its status and its output."""
 
     execution_id: str
     notebook: str | None = None
@@ -281,6 +280,8 @@ class ExecutionResult(Result):
     total_cells: int | None = None
     prompt: str | None = None
     """The prompt of `input()`, which was not answered."""
+    next: str | None = None
+    """For ``since`` in the next call of `wait_execution`, while it runs."""
     verification: VerificationSummary | None = None
     """What a run that verifies the notebook found, instead of outputs."""
 
@@ -309,9 +310,9 @@ class ExecutionResult(Result):
             cells = "1 more cell was" if self.skipped == 1 else f"{self.skipped} more cells were"
             parts.append(f"[{cells} not run]")
         if self.status in ("queued", "running"):
-            parts.append(
-                f'Still {self.status}: follow it with wait_execution("{self.execution_id}").'
-            )
+            since = f', since="{self.next}"' if self.next else ""
+            call = f'wait_execution("{self.execution_id}"{since})'
+            parts.append(f"Still {self.status}: follow it with {call}.")
         return "\n".join(parts)
 
 
@@ -334,8 +335,9 @@ async def follow(
     *,
     total_cells: int | None = None,
     watch: bool = False,
+    since: str | None = None,
 ) -> ExecutionResult:
-    """Wait for a run, report progress, and return the output that is new to this caller.
+    """Wait for a run, report progress, and return its output.
 
     If the call is cancelled, its run is cancelled too, unless ``watch`` is true.
 
@@ -345,19 +347,25 @@ async def follow(
         wait: Maximum seconds to wait.
         total_cells: The number of cells of the notebook, for the result.
         watch: Whether the call only watches a run that another call started.
+        since: Leave out the output before this place (`ExecutionResult.next`).
+
+    Raises:
+        InvalidArguments: ``since`` is no place.
     """
     workspace = context.workspace
-    with run.followed():
-        context.on_follow(run.id)
-        try:
-            await _wait(context, run, min(wait, workspace.limits.max_wait))
-        except asyncio.CancelledError:
-            if not watch:
-                await asyncio.shield(workspace.executions.cancel(run))
-            raise
-        if run.error is not None:
-            raise run.error
-        return await _answer(context, run, total_cells)
+    place = _Place.parse(since)
+    context.on_follow(run.id)
+    try:
+        await _wait(context, run, min(wait, workspace.limits.max_wait))
+    except asyncio.CancelledError:
+        if not watch:
+            await asyncio.shield(workspace.executions.cancel(run))
+        raise
+    if run.error is not None:
+        raise run.error
+    if isinstance(run.report, VerificationRun):
+        return await _verification(context, run, run.report, total_cells)
+    return await _answer(context, run, total_cells, place)
 
 
 async def _wait(context: ToolContext, run: Run, wait: float) -> None:
@@ -393,28 +401,6 @@ def _last_lines(outputs: OutputBuffer) -> list[str]:
     return [] if last is None else last.since(max(len(last) - 500, 0)).splitlines()
 
 
-async def _answer(context: ToolContext, run: Run, total_cells: int | None) -> ExecutionResult:
-    if isinstance(run.report, VerificationRun):
-        return await _verification(context, run, run.report, total_cells)
-    # Callers without a key cannot be distinguished: each one receives all output.
-    session = context.caller.identity if context.caller.key is not None else None
-    if session is None or context.gone.is_set():
-        # Nobody receives the result of a client that has gone: its next call gets all of it.
-        return await _new_output(context, run, total_cells, "")
-    seen = run.cursors.get(session, Cursor())
-    is_delivered = False
-    try:
-        result = await _new_output(context, run, total_cells, session)
-        is_delivered = not context.gone.is_set()
-    finally:
-        if not is_delivered:
-            # Overwritten output may have moved the cursor further back in the meantime.
-            run.cursors[session] = min(
-                seen, run.cursors.get(session, seen), key=lambda each: each.place
-            )
-    return result
-
-
 async def _verification(
     context: ToolContext, run: Run, report: VerificationRun, total_cells: int | None
 ) -> ExecutionResult:
@@ -431,37 +417,61 @@ async def _verification(
     )
 
 
-async def _new_output(
-    context: ToolContext, run: Run, total_cells: int | None, session: str
+class _Place(NamedTuple):
+    """A place in the output of a run: the step, its output, and a character of a stream."""
+
+    step: int = 0
+    output: int = 0
+    character: int = 0
+
+    @classmethod
+    def parse(cls, text: str | None) -> _Place:
+        """Return the place of a text; the begin for None."""
+        try:
+            return cls(*map(int, text.split("."))) if text else cls()
+        except (TypeError, ValueError):
+            raise InvalidArguments(
+                f"`since` {text!r} is not a place in an output.",
+                hint="Copy it from the last answer.",
+            ) from None
+
+    @classmethod
+    def after(cls, step: int, outputs: Sequence[Json]) -> _Place:
+        """Return the place after these outputs; of a stream, after its last whole line."""
+        if outputs and outputs[-1].get("output_type") == "stream":
+            return cls(step, len(outputs) - 1, stream_text(outputs[-1]).rfind("\n") + 1)
+        return cls(step, len(outputs))
+
+    def rest(self, step: int, outputs: list[Json]) -> list[Json]:
+        """Return what comes after the place; all of it if the place is no longer there."""
+        if step > self.step or self.output > len(outputs):
+            return outputs
+        rest = outputs[self.output :]
+        if self.character and rest and rest[0].get("output_type") == "stream":
+            text = stream_text(rest[0])
+            if len(text) >= self.character:
+                rest[0] = {**rest[0], "text": text[self.character :]}
+        return rest
+
+
+async def _answer(
+    context: ToolContext, run: Run, total_cells: int | None, since: _Place
 ) -> ExecutionResult:
-    """Return the output that is new to a session; all of it if the session is empty."""
-    seen = run.cursors.get(session, Cursor())
+    """Return the output of a run since a place in it."""
     limit = context.workspace.limits.answer_budget
     allowance = Allowance(limit, limit)
     # Copy status and outputs once: more may arrive while this result is built.
     status, current = run.status, run.steps.index(run.current)
-    outputs = {at: list(step.outputs) for at, step in enumerate(run.steps) if at >= seen.step}
-    events = {
-        at: run.steps[at].statuses.since(seen.statuses if at == seen.step else 0) for at in outputs
-    }
-    if session:
-        # Advance the cursor first: output that is overwritten from now on moves it back.
-        run.cursors[session] = Cursor.after(
-            current, outputs[current], run.steps[current].statuses.count
-        )
+    outputs = {at: list(step.outputs) for at, step in enumerate(run.steps) if at >= since.step}
     begun = {at for at, step in enumerate(run.steps) if step.status not in ("queued", "skipped")}
     shown = [at for at in outputs if at in (begun or {0})]
     parts: dict[int, tuple[CellRun, tuple[Image, ...]]] = {}
     # The last one, which may have failed, is paid first.
     for at in (*shown[-1:], *shown[:-1]):
-        new = outputs[at]
-        if at == seen.step:
-            new = _since(new, seen.outputs, seen.characters)
         parts[at] = await _cell_run(
             context,
             run.steps[at],
-            new,
-            events[at],
+            since.rest(at, outputs[at]),
             allowance,
             allowance.share(len(shown) - len(parts)),
         )
@@ -476,6 +486,8 @@ async def _new_output(
         total_cells=total_cells,
         prompt=prompts[-1] if prompts else None,
     )
+    if status in ("queued", "running"):
+        result.next = ".".join(map(str, _Place.after(current, outputs.get(current, ()))))
     result.with_images(tuple(image for at in shown for image in parts[at][1]))
     return result
 
@@ -484,11 +496,11 @@ async def _cell_run(
     context: ToolContext,
     step: Step,
     outputs: list[Json],
-    statuses: list[StatusEvent],
     allowance: Allowance,
     budget: int,
 ) -> tuple[CellRun, tuple[Image, ...]]:
-    """Return a step with the outputs that are new, and its images."""
+    """Return a step with these of its outputs, and their images."""
+    statuses = step.statuses.events()
     presented = await present(context, outputs, budget=budget, allowance=allowance)
     events = allowance.fitting([{"mime": each.mime, "data": each.data} for each in statuses[::-1]])
     execution = step.execution
@@ -510,16 +522,6 @@ async def _cell_run(
         left_out=presented.left_out + len(statuses) - len(events),
     )
     return run, presented.images
-
-
-def _since(outputs: list[Json], skip: int, characters: int) -> list[Json]:
-    """Return the outputs after a cursor position."""
-    if not characters:
-        return outputs[skip:]
-    first, *rest = outputs[skip - 1 :] or [{}]
-    if first.get("output_type") != "stream":
-        return outputs[skip - 1 :]
-    return [{**first, "text": stream_text(first)[characters:]}, *rest]
 
 
 def _error(error: Json) -> str:

@@ -592,17 +592,27 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
     # Get the kernel first: if it does not start, nothing is changed.
     kernel_id, _ = await kernel_for(context, edit.document)
     applied = await editing.apply(
-        context.workspace, context.caller, edit.document, edit.operations, tool=tool
+        context.workspace, context.caller, edit.document, edit.operations, tool=tool, run=True
     )
     cells = code_of(applied)
+    entry = applied.entry + 1 if applied.entry else None
+    begun: Run | None = None
     try:
         begun = start_cells(
-            context, edit.document.path, kernel_id, cells, tool=tool, timeout=edit.timeout
+            context,
+            edit.document.path,
+            kernel_id,
+            cells,
+            tool=tool,
+            timeout=edit.timeout,
+            entry=entry,
         )
         return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
     except CellNotFound:  # Somebody deleted the cell while it waited in the queue.
         raise
     except ToolError as error:
+        if begun is None and entry is not None:
+            await context.workspace.journal.end_run(entry, "did not run")
         # A caller that retries would insert the cell twice.
         message = f"{error.message} The new cell @{cells[0].key} is in the notebook."
         details = {**error.details, "cell": cells[0].key}
@@ -643,6 +653,7 @@ def start_cells(
     tool: str,
     timeout: float | None = None,
     stop_on_error: bool = True,
+    entry: int | None = None,
 ) -> Run:
     """Queue cells for a kernel; their outputs are written to the notebook."""
     workspace = context.workspace
@@ -656,4 +667,5 @@ def start_cells(
         stop_on_error=stop_on_error,
         approval=context.approval,
         tool=tool,
+        entry=entry,
     )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -20,11 +20,9 @@ from tk_ai_extension.model.operations import SetOutputs
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import display_hash
 from tk_ai_extension.notebooks.notebook import Notebook
+from tk_ai_extension.workspace.runs import OpenDocument
 
 logger = logging.getLogger(__name__)
-
-OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
-"""Opens the notebook at a path: `NotebookStore.open`."""
 
 MAX_CELLS = 1_000
 """Maximum cells with displays that are tracked for one kernel; the least recently run goes first."""

@@ -149,6 +149,7 @@ async def apply(
     undone: Mapping[int, Sequence[Change]] | None = None,
     turn: str | None = None,
     shown: bool = True,
+    run: bool = False,
 ) -> JournaledEdit:
     """Apply operations and record them in the journal. Cells that are written count as read.
 
@@ -165,6 +166,7 @@ async def apply(
         undone: The changes that the operations undo, by the ids of their entries; None if they undo none.
         turn: The chat's turn; None for the caller's own.
         shown: Whether the caller gets a Conflict as the result, so that its sources count as read.
+        run: Whether the code that was written runs next, which is recorded with the edit.
 
     Raises:
         Conflict: A cell has changed. The error has its current source, which then counts as read
@@ -183,6 +185,9 @@ async def apply(
             turn=turn,
             changes=changes,
             undone=undone,
+            run=f"runs {', '.join(f'@{each.cell}' for each in last_writes(changes))}"
+            if run
+            else "",
         )
 
     async def settled(changes: Sequence[Change] | None) -> None:

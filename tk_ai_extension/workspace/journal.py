@@ -395,6 +395,7 @@ class Journal:
         turn: str | None = None,
         changes: Sequence[Change] = (),
         undone: Mapping[int, Sequence[Change]] | None = None,
+        run: str = "",
     ) -> int:
         """Record what was changed, refused or run, or a run that begins; return the entry's id.
 
@@ -412,6 +413,7 @@ class Journal:
             changes: The changes, in order.
             undone: The changes that these undo, by entry. An entry with other changes keeps those and can
                 still be undone.
+            run: The summary of a run that begins with it; its entry has the next number.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed: It could not be written.
@@ -435,6 +437,8 @@ class Journal:
                 db.executemany("INSERT INTO touched VALUES (?, ?, ?)", touched)
             if undone:
                 _mark_undone(db, undone, entry)
+            if run:
+                db.execute(_INSERT, (*row[:9], "run", "intended", storable(run), "", 200))
             return entry
 
         consequence = (

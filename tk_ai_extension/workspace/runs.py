@@ -6,17 +6,17 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import LimitReached, ToolError
-from tk_ai_extension.model.executions import Execution, RunStatus, StatusEvent
+from tk_ai_extension.model.executions import Execution, ExecutionRequest, RunStatus, StatusEvent
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import OutputBuffer, json_size, stream_text
+from tk_ai_extension.model.outputs import OutputBuffer, json_size
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.staleness import Incarnation
 
@@ -121,6 +121,9 @@ class FairQueue:
                 del waiting[caller]
 
 
+OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
+"""Opens the notebook at a path: `NotebookStore.open`."""
+
 MAX_EVENTS = 2_000
 """Maximum events of an execution that are kept for replay. A reset replaces older ones."""
 
@@ -133,11 +136,9 @@ StepStatus = RunStatus | Literal["skipped"]
 
 
 class StatusLog:
-    """The newest status events of a step, numbered from 0."""
+    """The newest status events of a step."""
 
     def __init__(self) -> None:
-        self.count = 0
-        """Number of all events so far."""
         self._kept: deque[tuple[StatusEvent, int]] = deque()
         self._size = 0
 
@@ -146,48 +147,14 @@ class StatusLog:
         size = json_size(event.data)
         self._kept.append((event, size))
         self._size += size
-        self.count += 1
         while len(self._kept) > MAX_STATUSES or (
             self._size > MAX_STATUS_SIZE and len(self._kept) > 1
         ):
             self._size -= self._kept.popleft()[1]
 
-    def since(self, number: int) -> list[StatusEvent]:
-        """Return the kept events from this number on."""
-        skipped = max(number - (self.count - len(self._kept)), 0)
-        return [event for event, _ in islice(self._kept, skipped, None)]
-
-
-class Cursor(NamedTuple):
-    """How much of a run's output a caller has received.
-
-    Attributes:
-        step: The step whose outputs come next.
-        outputs: Number of its outputs that were received.
-        characters: Number of characters received of the last of them, if it is a stream.
-        statuses: Number of its status events that were received.
-    """
-
-    step: int = 0
-    outputs: int = 0
-    characters: int = 0
-    statuses: int = 0
-
-    @classmethod
-    def after(cls, step: int, outputs: Sequence[Json], statuses: int) -> Cursor:
-        """Return the cursor after these outputs of a step. An empty stream may still grow."""
-        count = len(outputs)
-        if not count or outputs[-1].get("output_type") != "stream":
-            return cls(step, count, 0, statuses)
-        characters = len(stream_text(outputs[-1]))
-        return cls(step, count if characters else count - 1, characters, statuses)
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        """Step, output and character that come next. Cursors are ordered by it."""
-        if self.characters:
-            return self.step, self.outputs - 1, self.characters
-        return self.step, self.outputs, 0
+    def events(self) -> list[StatusEvent]:
+        """Return the kept events, oldest first."""
+        return [event for event, _ in self._kept]
 
 
 @dataclass(eq=False)
@@ -290,8 +257,12 @@ class Run:
         notebook: Notebook | None,
         steps: list[Step],
         *,
+        tool: str = "",
+        open_document: OpenDocument | None = None,
+        timeout: float | None = None,
+        stop_on_error: bool = True,
         is_source_pinned: bool = False,
-        writes_outputs: bool = False,
+        supervisor: RunSupervisor | None = None,
         report: RunReport | None = None,
     ) -> None:
         self.id = secrets.token_hex(5)
@@ -301,8 +272,13 @@ class Run:
         self.steps = steps
         self.is_source_pinned = is_source_pinned
         """Whether cells run only with the source that their steps have."""
-        self.writes_outputs = writes_outputs
-        """Whether its outputs are written to the notebook."""
+        self.tool = tool
+        self.open_document = open_document
+        """Opens the notebook that its outputs are written to; None to write none."""
+        self.timeout = timeout
+        """Seconds after which a step is interrupted; None for no limit."""
+        self.stop_on_error = stop_on_error
+        """Whether to skip the remaining steps after one fails."""
         self.error: ToolError | None = None
         """Why the run could not be carried out; None if it could."""
         self.done = False
@@ -315,31 +291,21 @@ class Run:
         """What its outputs are for, if they are not for a reader; None if they are."""
         self.version = 0
         """Incremented by each event."""
-        self.cursors: dict[str, Cursor] = {}
-        """What each caller has received, by identity."""
         self.task: asyncio.Task[None] | None = None
         """Runs the steps. To cancel it ends the run without an interrupt."""
         self.kept = 0
         """Approximate characters of output that are kept once it has ended; 0 when dropped."""
-        self.followers = 0
-        """Number of readers of its outputs, which are not dropped meanwhile."""
+        self.supervisor = supervisor
+        """Supervises its kernel, if that belongs to no notebook."""
+        self.request: ExecutionRequest | None = None
+        """What its kernel runs now; None for nothing."""
+        self.interrupts: set[asyncio.Task[None]] = set()
+        """Interrupts that are being sent."""
+        self.phase: Literal["beginning", "running", "ending"] = "beginning"
+        """What its task does: records its start, runs the steps, or ends it."""
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._events: deque[RunEvent] = deque(maxlen=MAX_EVENTS)
-
-    def rewind_cursors(self, step: Step, output: int, character: int) -> None:
-        """Move cursors back to an output that was overwritten, so that callers receive it again.
-
-        Args:
-            step: The step of the output.
-            output: The number of the first output that changed.
-            character: The first character that changed, if it is a stream.
-        """
-        position = self.steps.index(step)
-        for caller, seen in self.cursors.items():
-            if seen.step == position and seen.place > (position, output, character):
-                outputs = output + 1 if character else output
-                self.cursors[caller] = seen._replace(outputs=outputs, characters=character)
 
     @property
     def path(self) -> str | None:
@@ -373,15 +339,6 @@ class Run:
         is_ok = status == "skipped" or (status == "error" and not failed.has_failed)
         return "ok" if is_ok else status
 
-    @contextmanager
-    def followed(self) -> Generator[None]:
-        """Keep its outputs while the context is open."""
-        self.followers += 1
-        try:
-            yield
-        finally:
-            self.followers -= 1
-
     async def wait(self, seconds: float | None) -> bool:
         """Wait for the end, for at most ``seconds``; return whether it has ended."""
         if not self.done:
@@ -413,8 +370,9 @@ class Run:
         if kind == "done":
             self.done = True
             self._ended.set()
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        # Those that wait now are woken; later ones wait for the next event.
+        self._changed.set()
+        self._changed.clear()
 
     async def events_after(self, last: int = 0) -> AsyncIterator[RunEvent]:
         """Yield the events after number ``last``, then new ones, until the run is done.
@@ -422,19 +380,18 @@ class Run:
         If events in between were dropped, the first event is a ``reset``: outputs that were shown
         may have been overwritten.
         """
-        with self.followed():
-            while True:
-                kept = list(self._events)
-                if kept and kept[0].id > last + 1:
-                    last = kept[-1].id
-                    yield RunEvent(last, "reset", {})
-                for event in kept:
-                    if event.id > last:
-                        last = event.id
-                        yield event
-                if self.done and self.version <= last:
-                    return
-                await self.changed(last, None)
+        while True:
+            kept = list(self._events)
+            if kept and kept[0].id > last + 1:
+                last = kept[-1].id
+                yield RunEvent(last, "reset", {})
+            for event in kept:
+                if event.id > last:
+                    last = event.id
+                    yield event
+            if self.done and self.version <= last:
+                return
+            await self.changed(last, None)
 
 
 class RunSupervisor(Protocol):

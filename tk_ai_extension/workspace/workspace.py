@@ -282,7 +282,6 @@ class Workspace:
             notebook.seen.forget(caller)
         self.policy.forget(caller)
         self.notices.forget(caller)
-        self.executions.forget(caller)
         for notify in self.on_forget:
             notify(caller)
 

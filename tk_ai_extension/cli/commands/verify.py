@@ -253,16 +253,15 @@ async def _verify(
         seconds = report.verification.seconds
         await session.screen.progress(f"{path}: cell {number} of {total}, {seconds:.0f} s")
 
-    with run.followed():  # It keeps its outputs.
-        is_ended_early = await fresh_runs.follow(session, run, show)
-        finished = report.finished
-        if finished is None:
-            error = run.error or ToolError("The verification ended without a report.")
-            if not is_ended_early:
-                raise error
-            return NotebookReport(path, error=fresh_runs.as_line(error)), True
-        if update and not is_ended_early:
-            finished = await _updated(session, report, finished)
+    is_ended_early = await fresh_runs.follow(session, run, show)
+    finished = report.finished
+    if finished is None:
+        error = run.error or ToolError("The verification ended without a report.")
+        if not is_ended_early:
+            raise error
+        return NotebookReport(path, error=fresh_runs.as_line(error)), True
+    if update and not is_ended_early:
+        finished = await _updated(session, report, finished)
     return finished, is_ended_early
 
 

@@ -139,12 +139,14 @@ async def execute_ipython(
 
 @tool("READ", command="watch execution_id")
 async def wait_execution(
-    context: ToolContext, execution_id: str, wait: Wait = 30
+    context: ToolContext,
+    execution_id: str,
+    wait: Wait = 30,
+    since: Annotated[str | None, Field(description="leave out what you have: `next`")] = None,
 ) -> ExecutionResult:
-    """Wait for an execution. Returns its new output and how it ended."""
-    return await follow(
-        context, context.workspace.executions.get(context.caller, execution_id), wait, watch=True
-    )
+    """Wait for an execution. Returns its output and how it ended."""
+    run = context.workspace.executions.get(context.caller, execution_id)
+    return await follow(context, run, wait, watch=True, since=since)
 
 
 async def _document(context: ToolContext, notebook: str | None, tool: str) -> NotebookDocument:
