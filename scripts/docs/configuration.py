@@ -38,10 +38,10 @@ BOUNDS = (
     ("agent.prompts", "MAX_PROMPTS"),
     ("agent.prompts", "MAX_DEPTH"),
     ("agent.user_servers", "MAX_SERVERS"),
-    ("agent.session", "MAX_TURNS"),
-    ("agent.transcripts", "MAX_CHATS"),
-    ("agent.transcripts", "MAX_BYTES"),
-    ("agent.transcripts", "MAX_CHAT"),
+    ("agent.chat", "MAX_TURNS"),
+    ("agent.store", "MAX_CHATS"),
+    ("agent.store", "MAX_BYTES"),
+    ("agent.store", "MAX_CHAT"),
     ("model.callers", "MAX_KEY"),
 )
 """Module and name of each constant that a caller or an administrator can run into."""

@@ -15,15 +15,14 @@ import pytest
 from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend
+from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chat_setup import ChatSetup
-from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
-from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.agent.store import ChatStore
 
 __all__ = ["backend", "harness", "jp_server_config"]
 
@@ -59,7 +58,7 @@ def talk_with(harness: ToolHarness, backend: AgentBackend, folder: Path, **setti
     services = ChatServices(
         workspace=harness.workspace,
         registry=harness.registry,
-        transcripts=Transcripts(folder / "chats" / "chats.sqlite"),
+        store=ChatStore(folder / "chats" / "chats.sqlite"),
         backend=backend,
         settings=ChatSettings(**settings),
     )
@@ -89,7 +88,7 @@ async def open_chats(
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
-            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
             backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", cli=cli), provider),
             settings=ChatSettings(**settings),
             setup=setup or ChatSetup(),

@@ -21,8 +21,6 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TextBlock,
 )
-from tk_ai_extension.agent.chat_history import MAX_RESUMES
-from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.errors import ToolError
 
@@ -92,56 +90,34 @@ async def open_talk(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Open]
 
 
 @pytest.mark.parametrize("error", [AgentDied, AgentUnavailable])
-async def test_starts_that_fail_for_a_while_cost_no_history(
-    open_talk: Open, error: type[ToolError]
-) -> None:
+async def test_a_start_that_fails_costs_no_history(open_talk: Open, error: type[ToolError]) -> None:
     echo = Failing()
     talk = open_talk(echo)
     chat = (await talk.say("I am Ada."))[0].data["chat"]
-    for failures in range(1, MAX_RESUMES):
-        await talk.close()
-        talk = open_talk(echo)
-        echo.errors = [error("It cannot be started now.") for _ in range(failures)]
-        while (events := await talk.say("recall", chat=chat))[-1].data["end"] == "failed":
-            assert not echo.errors or of_kind(events, "notice") == []
-        assert "I am Ada." in events[-1].data["text"]
-        assert of_kind(events, "notice") == []
+    await talk.close()
+    talk = open_talk(echo)
+    echo.errors = [error("It cannot be started now.")]
+    assert (await talk.say("recall", chat=chat))[-1].data["end"] == "failed"
+    events = await talk.say("recall", chat=chat)
+    assert "I am Ada." in events[-1].data["text"]
+    assert of_kind(events, "notice") == []
 
 
-@pytest.mark.parametrize("errors", [[HistoryMissing], [AgentDied] * MAX_RESUMES])
 async def test_a_lost_history_is_given_up_and_its_data_stay_until_the_chat_is_deleted(
-    open_talk: Open, errors: list[type[ToolError]]
+    open_talk: Open,
 ) -> None:
     echo = Failing()
     talk = open_talk(echo)
     chat = (await talk.say("I am Ada."))[0].data["chat"]
     await talk.close()
     talk = open_talk(echo)
-    echo.errors = [error("It cannot be resumed.") for error in errors]
-    while (events := await talk.say("recall", chat=chat))[-1].data["end"] == "failed":
-        assert of_kind(events, "notice") == []
+    echo.errors = [HistoryMissing("It cannot be resumed.")]
+    events = await talk.say("recall", chat=chat)
     assert LOST in of_kind(events, "notice")[0]["text"]
     assert events[-1].data["text"] == ""
     assert any("I am Ada." in kept for kept in echo.kept.values())
     await talk.chats.delete(USER, chat)
     assert echo.kept == {}
-
-
-async def test_failures_to_resume_are_counted_beyond_the_end_of_an_idle_session(
-    open_talk: Open,
-) -> None:
-    echo = Failing()
-    talk = open_talk(echo, max_live=1)
-    chat = (await talk.say("I am Ada."))[0].data["chat"]
-    turns: list[list[Event]] = []
-    for _ in range(2):
-        # There is room for one session: another chat ends that of this one.
-        await talk.say("Another chat.")
-        echo.errors = [AgentDied("It cannot be resumed.") for _ in range(MAX_RESUMES // 2)]
-        turns.append(await talk.say("recall", chat=chat))
-    assert [events[-1].data["end"] for events in turns] == ["failed", "done"]
-    assert LOST in of_kind(turns[-1], "notice")[0]["text"]
-    assert turns[-1][-1].data["text"] == ""
 
 
 async def test_an_agent_that_cannot_remove_its_data_answers(open_talk: Open) -> None:
@@ -174,24 +150,3 @@ async def test_what_stands_before_a_replaced_message_is_known_or_the_chat_says_s
     said = LOST in str(of_kind(recalled, "notice"))
     assert known == sent[: len(known)]
     assert said == (known != sent)
-
-
-async def test_a_new_session_begins_without_the_cost_of_the_former_one(
-    open_talk: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with an agent that has no positions: after a replacement it knows nothing."""
-    echo = Failing()
-    talk = open_talk(echo)
-
-    async def no_position(*_: object) -> None:
-        return None
-
-    async def used(*_: object) -> dict[str, float]:
-        return {"cost_usd": 1.0, "session_cost_usd": 5.0}
-
-    monkeypatch.setattr(talk.services.transcripts, "position", no_position)
-    monkeypatch.setattr(talk.services.transcripts, "usage", used)
-    first = (await talk.say("One."))[0]
-    second = (await talk.say("Two.", chat=first.data["chat"]))[0]
-    await talk.say("Three.", chat=first.data["chat"], replaces=second.turn)
-    assert [(each.history.session, each.cost) for each in echo.configs] == [(None, 0.0)] * 2

@@ -11,8 +11,8 @@ import pytest
 from tests.agent.conftest import USER, Talk, kinds, of_kind, talk_with
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoBackend
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.sent_messages import StartedTurn
 
 INSERT = 'call insert_cell {"source": "b = 1"}'
 

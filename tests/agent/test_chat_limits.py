@@ -13,7 +13,9 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk
 from tests.agent.test_stop_turn import rest
 from tests.support.scripted_model import Answer, Held, MessagesRequest
-from tk_ai_extension.agent import session, transcripts
+from tk_ai_extension.agent import chat as chat_module
+from tk_ai_extension.agent import chats as chats_module
+from tk_ai_extension.agent import store
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull, LimitReached
 
@@ -37,7 +39,7 @@ async def test_so_many_chats_are_answered_at_once_and_idle_ones_make_room(open_c
 
 @pytest.mark.proves("threat:exhaustion")
 async def test_so_many_messages_wait_in_a_chat(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "MAX_TURNS", 1)
+    monkeypatch.setattr(chat_module, "MAX_TURNS", 1)
     held = Held(Answer.of("One, two."))
     talk.model.add(held)
     first = await talk.send("Count.")
@@ -52,7 +54,7 @@ async def test_so_many_messages_wait_in_a_chat(talk: Talk, monkeypatch: pytest.M
 async def test_so_many_chats_of_a_user_are_kept_and_the_oldest_goes(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcripts, "MAX_CHATS", 2)
+    monkeypatch.setattr(store, "MAX_CHATS", 2)
     talk.model.add(*(Answer.of("Yes.") for _ in range(3)))
     for title in ("One", "Two", "Three"):
         await talk.say(title)
@@ -67,7 +69,7 @@ async def test_new_chats_at_the_limit_are_answered_once_and_no_chat_with_a_turn_
 ) -> None:
     """Several at once, some deleted meanwhile, on a disk that is full now and then."""
     randomness = random.Random(seed)
-    monkeypatch.setattr(transcripts, "MAX_CHATS", 2)
+    monkeypatch.setattr(store, "MAX_CHATS", 2)
     held = Held(Answer.of("One, two."), after=1)
     talk.model.add(held)
     busy = await talk.send("Count.")
@@ -82,7 +84,7 @@ async def test_new_chats_at_the_limit_are_answered_once_and_no_chat_with_a_turn_
 
         return fails_at_times
 
-    kept = talk.services.transcripts
+    kept = talk.services.store
     for name in ("over", "delete"):
         monkeypatch.setattr(kept, name, failing(getattr(kept, name)))
     talk.model.add(*(Answer.of("Yes.") for _ in range(12)))
@@ -106,7 +108,7 @@ async def test_a_chat_takes_no_message_beyond_its_bytes(
     talk.model.add(Answer.of("x" * 3_000), Answer.of("Yes."))
     first = await talk.send("Write.")
     await rest(first)
-    monkeypatch.setattr(transcripts, "MAX_CHAT", 1_000)
+    monkeypatch.setattr(chats_module, "MAX_CHAT", 1_000)
     with pytest.raises(LimitReached, match="more than") as refused:
         await talk.send("And now?", chat=first.chat)
     assert "another chat" in refused.value.hint

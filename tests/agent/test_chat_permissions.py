@@ -10,8 +10,8 @@ import pytest
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.errors import NotFound
 from tk_ai_extension.workspace.permissions import Answer as Approval
 

@@ -13,7 +13,7 @@ from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_stop_turn import goes_on, rest, until
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
-from tk_ai_extension.agent.sent_messages import StartedTurn
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull
 
@@ -55,7 +55,7 @@ async def test_in_the_next_server_claude_remembers_the_conversation_or_says_that
     shutil.rmtree(tmp_path / "claude" / "projects")
     talk.model.add(Answer.of("I do not know."))
     events = await open_chats().say("Who am I?", chat=chat)
-    assert "has lost the earlier messages" in of_kind(events, "notice")[0]["text"]
+    assert "has lost earlier messages" in of_kind(events, "notice")[0]["text"]
     assert events[-1].data == {"end": "done", "text": "I do not know."}
 
 
@@ -111,8 +111,8 @@ async def test_a_turn_goes_on_where_the_disk_is_full(
     talk.model.add(Answer.of("Hello."), Answer.of("Again."))
     begun = await talk.send("Hello.")
     with monkeypatch.context() as disk:
-        for write in ("add", "session", "release"):
-            disk.setattr(talk.services.transcripts, write, full)
+        for write in ("add", "checkpoint", "release"):
+            disk.setattr(talk.services.store, write, full)
         assert (await rest(begun))[-1].data == {"end": "done", "text": "Hello."}
     assert (await talk.say("And now?", chat=begun.chat))[-1].data["text"] == "Again."
 

@@ -12,9 +12,9 @@ from tests.agent.test_chat_permissions import INSERT, answering
 from tests.agent.test_stop_turn import WITHIN, rest
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import APPROVED, parse_plan_answer
-from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.agent_errors import ChatNotFound, NoModel
 from tk_ai_extension.model.errors import (
     InvalidArguments,

@@ -25,12 +25,12 @@ from tests.support.scripted_model import (
     ScriptedModel,
     ToolUse,
 )
+from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.agent.store import ChatStore
 
 CANARY = "canary-5e1f0a7b93"
 LOOK = "import os\nprint(sorted(os.environ.items()))"
@@ -54,7 +54,7 @@ async def talking(
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
-            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
             backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), models.provider),
             settings=ChatSettings(),
         )

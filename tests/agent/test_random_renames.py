@@ -17,11 +17,12 @@ from tests.agent.conftest import USER, Talk, talk_with
 from tests.harness import ToolHarness, loop_turns
 from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import SessionConfig
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.requests import APPROVED, PlanAnswer
-from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     NotebookNotFound,
+    NotFound,
     PermissionRequired,
 )
 
@@ -180,7 +181,7 @@ class Person:
         if self.plans:
             plan, notebook = self.plans.pop()
             # A later message of its chat has passed the plan over.
-            with suppress(NotebookNotFound):
+            with suppress(NotebookNotFound, NotFound):
                 await ended(await approve(self.talk, plan, self.inserts(notebook)))
 
     async def say(self) -> None:

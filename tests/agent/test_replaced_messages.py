@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,16 +70,12 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
 
 
 @pytest.mark.real_cli
-async def test_where_the_first_message_is_replaced_claude_forgets_all(
-    talk: Talk, tmp_path: Path
-) -> None:
+async def test_where_the_first_message_is_replaced_claude_forgets_all(talk: Talk) -> None:
     talk.model.add(Answer.of("Hello, Ada."), Answer.of("Hello, Grace."))
     first = await talk.say("I am Ada.")
     chat = first[0].data["chat"]
     await talk.say("I am Grace.", chat=chat, replaces=first[0].turn)
     assert "Ada" not in conversation(talk)
-    sessions = list((tmp_path / "claude" / "projects").glob("*/*.jsonl"))
-    assert [path.stem for path in sessions] == [(await talk.chats.get(USER, chat)).session]
 
 
 async def test_a_replaced_running_turn_is_stopped_and_its_changes_stay(
@@ -151,8 +145,6 @@ async def test_replaced_turns_are_forgotten_after_a_restart_when_the_cli_was_mis
     await again.say("Are you there?", chat=chat)
     assert "Hello, Ada." in conversation(again)
     assert "plum" not in conversation(again)
-    # Once it was asked without them there is nothing more to forget.
-    assert await again.services.transcripts.forgotten(chat) == []
 
 
 async def test_only_a_turn_that_counts_can_be_replaced(talk: Talk) -> None:
@@ -165,27 +157,6 @@ async def test_only_a_turn_that_counts_can_be_replaced(talk: Talk) -> None:
             await talk.say("Once more.", chat=chat, replaces=turn)
     with pytest.raises(InvalidArguments, match="chat"):
         await talk.say("Once more.", replaces=first[0].turn)
-
-
-async def test_a_chat_of_a_version_that_kept_no_positions_goes_on_and_a_fork_of_it_starts_afresh(
-    open_chats: Open, tmp_path: Path
-) -> None:
-    talk = open_chats()
-    talk.model.add(Answer.of("Hello, Ada."), Answer.of("A plum."), Answer.of("Ada."))
-    chat = (await talk.say("I am Ada."))[0].data["chat"]
-    await talk.close()
-    with closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database, database:
-        database.execute("DELETE FROM positions")
-
-    again = open_chats()
-    second = await again.say("Name a fruit.", chat=chat)
-    assert "Hello, Ada." in conversation(again)
-    with closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database, database:
-        database.execute("DELETE FROM positions")
-    forked = await again.say("Who am I?", chat=chat, replaces=second[0].turn)
-    assert "has lost the earlier messages" in of_kind(forked, "notice")[0]["text"]
-    assert forked[-1].data == {"end": "done", "text": "Ada."}
-    assert "plum" not in conversation(again)
 
 
 @pytest.mark.real_cli

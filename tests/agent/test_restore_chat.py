@@ -10,9 +10,7 @@ from tests.agent.conftest import USER, Talk, of_kind
 from tests.agent.test_backend_contract import echo, talk, until
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoSession
-from tk_ai_extension.agent.chat_changes import ChatChanges
 from tk_ai_extension.agent.export import as_markdown
-from tk_ai_extension.agent.transcripts import Chat
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.workspace.undo import TakenBack
 
@@ -118,35 +116,6 @@ async def test_a_turn_is_tried_again_without_its_changes_and_a_running_one_is_st
         "About no notebook.",
         "Last.",
     ]
-
-
-@pytest.mark.proves("rest:restore")
-async def test_a_restore_that_ended_after_its_undo_is_completed_by_the_next_one(
-    talk: Talk, harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harness.write("a.ipynb", "a = 1")
-    fields = {"notebook": "a.ipynb", "mode": "auto"}
-    first = await talk.say(inserts("b = 1"), **fields)
-    fields["chat"] = chat = first[0].data["chat"]
-    await talk.say(inserts("c = 1"), **fields)
-    undo = ChatChanges.undo_from
-
-    async def interrupted(self: ChatChanges, of: Chat, turn: str) -> list[TakenBack]:
-        await undo(self, of, turn)
-        raise asyncio.CancelledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ChatChanges, "undo_from", interrupted)
-        with pytest.raises(asyncio.CancelledError):
-            await talk.chats.restore(USER, chat, first[0].turn)
-    # The chat does not say that it was done, and its turns say which cells were undone.
-    assert harness.sources("a.ipynb") == ["a = 1"]
-    assert of_kind(await talk.chats.events(USER, chat), "restored") == []
-
-    await talk.chats.restore(USER, chat, first[0].turn)
-    assert harness.sources("a.ipynb") == ["a = 1"]
-    assert len(of_kind(await talk.chats.events(USER, chat), "restored")) == 1
-    assert (await talk.say("recall", chat=chat))[-1].data["text"] == ""
 
 
 @pytest.mark.proves("rest:chat")

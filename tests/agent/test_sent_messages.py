@@ -1,28 +1,21 @@
-"""A message that is sent again begins no second turn, and nothing of its chat is kept for that."""
+"""A message that is sent again begins no second turn."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
-import weakref
+from pathlib import Path
 
 import pytest
 
-from tests.agent.conftest import USER, Talk
+from tests.agent.conftest import USER, Talk, talk_with
 from tests.agent.test_backend_contract import echo, talk
-from tk_ai_extension.agent.requests import parse_request
-from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.model.errors import ToolError
+from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend
 
 __all__ = ["echo", "talk"]
 
 pytestmark = pytest.mark.proves("rest:chat")
-
-
-async def begin(talk: Talk, number: int) -> StartedTurn:
-    request = parse_request({"message": f"Message {number}."})
-    return await talk.chats.sent.once(USER, f"{number}", lambda: talk.chats.send(USER, request))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -33,7 +26,7 @@ async def test_a_message_that_is_sent_again_at_any_moment_begins_one_turn(
     randomness = random.Random(seed)
 
     async def sender(number: int) -> tuple[int, str]:
-        begun = await begin(talk, number)
+        begun = await talk.send(f"Message {number}.", id=f"{number}")
         async for event in begun.events:
             assert event.turn == begun.turn
             if randomness.random() < 0.3:
@@ -49,19 +42,17 @@ async def test_a_message_that_is_sent_again_at_any_moment_begins_one_turn(
     assert len(await talk.chats.list(USER)) <= 4
 
 
-async def test_the_log_of_a_chat_is_not_kept_for_its_messages(talk: Talk) -> None:
-    begun = await begin(talk, 1)
-    first = await anext(begun.events)
-    log = weakref.ref(talk.chats._live[begun.chat].log)
-    del begun
-    again = await begin(talk, 1)
-    assert [event async for event in again.events][-1].kind == "done"
-    await talk.chats.delete(USER, first.data["chat"])
-    del again
-    gc.collect()
-    # The stream that was left is closed in a task.
-    await talk.chats.list(USER)
-    gc.collect()
-    assert log() is None
-    with pytest.raises(ToolError):
-        await anext((await begin(talk, 1)).events)
+@pytest.mark.proves("threat:other-user")
+async def test_its_turn_is_found_after_a_restart_and_it_is_its_users_own(
+    harness: ToolHarness, tmp_path: Path
+) -> None:
+    before = talk_with(harness, EchoBackend(), tmp_path)
+    first = await before.say("Hello.", id="1")
+    await before.close()
+    again = talk_with(harness, EchoBackend(), tmp_path)
+    assert [event.turn for event in await again.say("Hello.", id="1")] == [
+        event.turn for event in first
+    ]
+    others = await again.say("Hello.", "bob", id="1")
+    assert others[0].turn != first[0].turn
+    await again.close()

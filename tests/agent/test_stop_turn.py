@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
-from tk_ai_extension.agent.events import Event, EventPayload
-from tk_ai_extension.agent.requests import Message, parse_request
-from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.agent.turns import Turn
-from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.notebooks.notebook import Notebook
+from tk_ai_extension.agent.chats import StartedTurn
+from tk_ai_extension.agent.events import Event
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.log import ChatLog
+    pass
 
 WITHIN = 20.0
 
@@ -116,7 +111,7 @@ async def test_the_changes_of_a_stopped_call_are_reported(talk: Talk, harness: T
     assert answer["structured"]["error"]["code"] == "stopped"
     (change,) = of_kind(events, "cell_change")
     assert (change["call"], change["action"]) == (answer["call"], "insert")
-    standing = await talk.chats.changes.standing(await talk.chats.get(USER, begun.chat))
+    standing = await talk.chats.standing(USER, begun.chat)
     assert [(each.entry, each.cells) for each in standing] == [(change["entry"], (change["cell"],))]
 
 
@@ -166,53 +161,3 @@ async def test_messages_that_wait_are_answered_in_their_order(talk: Talk) -> Non
     held.go_on.set()
     assert (await rest(first))[-1].data == {"end": "done", "text": "First."}
     assert (await rest(second))[-1].data == {"end": "done", "text": "Second."}
-
-
-class Recorded(list[tuple[str, Any]]):
-    """What a turn publishes."""
-
-    def add(self, _turn: str, what: EventPayload) -> None:
-        self.append((what.kind, what))
-
-    def of(self, kind: str) -> list[Any]:
-        return [what for each, what in self if each == kind]
-
-
-@pytest.mark.proves("rest:restore")
-@pytest.mark.parametrize("seed", range(4))
-async def test_calls_that_are_stopped_at_any_moment_have_one_result_and_their_changes(
-    harness: ToolHarness, seed: int
-) -> None:
-    """Two calls of one turn at once; each of their changes is reported once."""
-    randomness, loop = random.Random(seed), asyncio.get_running_loop()
-    harness.write("a.ipynb", "1")
-    request = parse_request({"message": "Go on.", "mode": "auto"})
-    longest = 0.0
-    for trial in range(15):
-        caller = Caller(USER, "chat", "chat", mode="auto", turn=f"turn-{seed}-{trial}")
-        log = Recorded()
-        message = Message(request, Notebook("a.ipynb"), "model")
-        turn = Turn(
-            caller.turn or "",
-            message,
-            caller,
-            harness.workspace,
-            harness.registry,
-            cast("ChatLog", log),
-        )
-        begun = loop.time()
-        arguments = {"notebook": "a.ipynb", "index": 0, "source": f"{trial}"}
-        calls = [asyncio.create_task(turn.call(None, "insert_cell", arguments)) for _ in range(2)]
-        # The first trial is not stopped, but measures how long a call takes.
-        if longest:
-            loop.call_later(randomness.uniform(0, 1.1) * longest, turn.cancel_calls)
-        async with asyncio.timeout(WITHIN):
-            await asyncio.wait(calls)
-            await turn.settle()
-        longest = longest or loop.time() - begun
-        assert len({each.call for each in log.of("tool_result")}) == 2
-        assert len(log.of("tool_result")) == 2
-        entries = await harness.workspace.journal.undoable(caller, None, turn=turn.id)
-        reported = [each.entry for each in log.of("cell_change")]
-        assert sorted(reported) == sorted(entry.id for entry in entries)
-    assert longest > 0

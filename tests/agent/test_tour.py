@@ -19,15 +19,15 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent import tour_texts as texts
 from tk_ai_extension.agent.backend import TextBlock, TurnEnded
+from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.events import Event, TextDelta, ToolCalled
 from tk_ai_extension.agent.requests import parse_plan_answer
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
+from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.agent.tour import TourSession
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.server.chat_services import ClaudeOrTour
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
@@ -213,7 +213,7 @@ async def tour(harness: ToolHarness, models: ClaudeModels, tmp_path: Path) -> As
     services = ChatServices(
         workspace=harness.workspace,
         registry=harness.registry,
-        transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+        store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
         backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),
         settings=ChatSettings(),
     )

@@ -92,7 +92,7 @@ def test_no_set_of_tasks_is_kept_by_hand_that_drops_failures() -> None:
 
 
 AWAITED = {
-    "agent/turns.py",  # a tool call: the SDK awaits it
+    "agent/turn.py",  # a tool call: the SDK awaits it
     "cli/host.py",  # a command: its connection awaits it
 }
 """Where a set only keeps tasks alive that somebody awaits."""

@@ -20,12 +20,11 @@ from traitlets.config import Config
 from tests.server.conftest import Ask, with_model
 from tests.server.test_users import TOKENS, TwoUsers
 from tests.support.echo_agent import EchoBackend
-from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.chat import ChatServices, ChatSettings
+from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
-from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.agent_errors import InvalidTurnCredential
 
@@ -81,7 +80,7 @@ async def agents(
     services = ChatServices(
         workspace=extension.workspace,
         registry=await extension.services.tools(),
-        transcripts=Transcripts(tmp_path / "chats.sqlite"),
+        store=ChatStore(tmp_path / "chats.sqlite"),
         backend=backend,
         settings=ChatSettings(),
     )

@@ -7,12 +7,11 @@ Claude Agent SDK), registered where the chats are built. `testing.echo_agent` is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import mcp_types as types
 
-from tk_ai_extension.agent.actions import AgentAction
 from tk_ai_extension.agent.events import (
     Discarded,
     Noticed,
@@ -25,7 +24,9 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.models import ModelProvider
-from tk_ai_extension.model.agent_errors import AgentDied, InvalidTurnCredential
+from tk_ai_extension.agent.store import History
+from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import Image
 from tk_ai_extension.tools.registry import Registry
@@ -104,20 +105,6 @@ AgentEvent = (
 answer is emitted only if it came from the agent itself (a tool that does not exist)."""
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """History that an agent resumes when it starts.
-
-    Attributes:
-        session: Session id of a `Checkpoint`; None for no history.
-        position: Last entry to resume, of a `Checkpoint`; None for all. With a position, the
-            session is forked: later entries are forgotten.
-    """
-
-    session: str | None = None
-    position: str | None = None
-
-
 class HistoryMissing(AgentDied):
     """The history that an agent should resume does not exist, or it cannot resume any."""
 
@@ -126,11 +113,8 @@ ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallTool
 """Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
 
 
-NO_TURN = "There is no turn."
-
-
 class AgentActions(Protocol):
-    """What an agent in another process does outside the registry's tools; see `agent.actions`.
+    """What an agent in another process does outside the registry's tools; see `turn.TurnActions`.
 
     Every method takes the token of the turn's credential, and raises InvalidTurnCredential after the
     turn, and CallStopped if the turn ends meanwhile.
@@ -167,25 +151,6 @@ class AgentActions(Protocol):
         ...
 
 
-class NoActions:
-    """Actions of an agent outside of chats: each is refused."""
-
-    async def permit(self, token: str, action: AgentAction) -> None:
-        """Refuse an action."""
-        del token, action
-        raise InvalidTurnCredential(NO_TURN)
-
-    async def read_text(self, token: str, path: str) -> str:
-        """Refuse to read."""
-        del token, path
-        raise InvalidTurnCredential(NO_TURN)
-
-    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
-        """Refuse to write."""
-        del token, call, path, text
-        raise InvalidTurnCredential(NO_TURN)
-
-
 @dataclass(frozen=True)
 class SessionConfig:
     """Settings of an agent session.
@@ -211,7 +176,7 @@ class SessionConfig:
     call: ToolCall
     history: History
     cost: float | None
-    actions: AgentActions = field(default_factory=NoActions)
+    actions: AgentActions
     further: Sequence[types.Tool] = ()
 
     @property

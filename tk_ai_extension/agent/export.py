@@ -11,7 +11,7 @@ import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.transcripts import Chat
+from tk_ai_extension.agent.store import Chat
 
 MAX_RESULT = 2_000
 """Maximum length of a tool's result in an export, in characters."""

@@ -308,19 +308,17 @@ class PlanAnswer(_Strict):
 
 @dataclass(eq=False)
 class Message:
-    """A validated message; see `ChatServices.message`.
+    """A validated message.
 
     Attributes:
         request: The person's request.
         about: The notebook that it is about, or None.
         model: The model that answers.
-        replaces: The turns that it replaces, in order.
     """
 
     request: ChatRequest
     about: Notebook | None
     model: str
-    replaces: tuple[str, ...] = ()
 
     @property
     def notebook(self) -> str | None:

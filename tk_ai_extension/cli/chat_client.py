@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from tk_ai_extension.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chats import Chats
+    from tk_ai_extension.agent.chats import Chats, StartedTurn
     from tk_ai_extension.agent.models import ModelsInfo
-    from tk_ai_extension.agent.sent_messages import StartedTurn
     from tk_ai_extension.workspace.permissions import Answer
 
 Json = dict[str, Any]

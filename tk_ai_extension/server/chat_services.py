@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from tk_ai_extension.agent.acp.backend import AcpConfig
 from tk_ai_extension.agent.acp.catalog import AcpAgents
 from tk_ai_extension.agent.backend import AgentSession, SessionConfig
+from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.connections import user_folder
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.prompts import PromptFolders
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
+from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.agent.tour import TourSession
-from tk_ai_extension.agent.transcripts import Transcripts
 from tk_ai_extension.agent.user_servers import UserServers
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
@@ -74,7 +74,7 @@ def build_chats(
     services = ChatServices(
         workspace=components.workspace,
         registry=registry,
-        transcripts=Transcripts(state / CHATS),
+        store=ChatStore(state / CHATS),
         backend=ClaudeOrTour(ClaudeBackend(config, models.claude.provider)),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
         agents=AcpAgents(

@@ -25,7 +25,7 @@ from tk_ai_extension.server.toolsets import Registries
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.code.assistant import CodeAssistant
-    from tk_ai_extension.agent.transcripts import Transcripts
+    from tk_ai_extension.agent.store import ChatStore
     from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.agents import AgentModels
@@ -175,7 +175,7 @@ class Services:
 
     async def _follow(
         self,
-        in_chats: Callable[[Chats | Transcripts], Awaitable[None]],
+        in_chats: Callable[[Chats | ChatStore], Awaitable[None]],
         in_workspace: Callable[[Workspace], Coroutine[Any, Any, None]],
     ) -> None:
         """Have the workspace and the stored chats follow an event. Open chats hold their notebooks."""
@@ -195,21 +195,21 @@ class Services:
         await self._publish(event)
 
     async def _in_stored_chats(
-        self, update: Callable[[Chats | Transcripts], Awaitable[None]]
+        self, update: Callable[[Chats | ChatStore], Awaitable[None]]
     ) -> None:
         """Update the stored chats, if there are any, without loading the agents."""
         file = self._components.state / CHATS
         async with self._updating_chats:
             if not file.exists():
                 return
-            await self._import("tk_ai_extension.agent.transcripts")
-            from tk_ai_extension.agent.transcripts import Transcripts
+            await self._import("tk_ai_extension.agent.store")
+            from tk_ai_extension.agent.store import ChatStore
 
-            transcripts = Transcripts(file)
+            store = ChatStore(file)
             try:
-                await update(transcripts)
+                await update(store)
             finally:
-                await transcripts.close()
+                await store.close()
 
     async def _publish(self, event: Callable[[Workspace], Coroutine[Any, Any, None]]) -> None:
         """Have the workspace handle an event; once it is built, if it cannot be built now."""

@@ -23,11 +23,10 @@ class StopRequest(RequestBody):
 
 
 class UndoTurn(RequestBody):
-    """The changes to undo: a turn's, of some cells or all, optionally with later turns."""
+    """The changes to undo: a turn's, of some cells or all."""
 
     turn: str
     cells: list[str] | None = None
-    onwards: bool = False
 
 
 class TurnRequest(RequestBody):

@@ -22,11 +22,10 @@ from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent.acp.backend import AcpConfig
 from tk_ai_extension.agent.acp.catalog import AcpAgents
 from tk_ai_extension.agent.acp.commands import AgentCommands
-from tk_ai_extension.agent.chats import Chats
+from tk_ai_extension.agent.chat import ChatServices, ChatSettings
+from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.sent_messages import StartedTurn
-from tk_ai_extension.agent.services import ChatServices, ChatSettings
-from tk_ai_extension.agent.transcripts import Transcripts
+from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.model.callers import Mode
 
 __all__ = ["backend", "harness", "jp_server_config"]
@@ -125,7 +124,7 @@ async def open_acp(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[OpenAc
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
-            transcripts=Transcripts(tmp_path / "chats" / "chats.sqlite"),
+            store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
             backend=EchoBackend(),
             settings=ChatSettings(**settings),
             agents=AcpAgents(AgentCommands({AGENT: scripted, **(agents or {})}), config),

@@ -16,8 +16,8 @@ from tests.agent.acp.conftest import AcpTalk
 from tests.agent.conftest import USER, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.acp import relay
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.callers import Mode
 
 ONCE = '{"outcome": "selected", "optionId": "once"}'
@@ -221,7 +221,7 @@ async def test_the_key_of_an_agent_is_no_use_to_another_program(
     harness.write("a.ipynb", "a = 1")
     events = await acp.say("quiet list_cells {}", notebook="a.ipynb")
     live: Any = acp.chats
-    access = live._live[events[0].data["chat"]]._agent.access
+    access = live._live[events[0].data["chat"]]._agent.session.access
     for key in (access.key, "wrong"):
         environment = os.environ | {relay.SOCKET: str(access.path), relay.KEY: key}
         other = await asyncio.create_subprocess_exec(

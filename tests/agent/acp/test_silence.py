@@ -15,8 +15,8 @@ import pytest
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import after, of_kind
 from tk_ai_extension.agent.acp import session
+from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.sent_messages import StartedTurn
 from tk_ai_extension.model.callers import Mode
 
 pytestmark = pytest.mark.proves("ext:any-agent", "chat:one-end")

@@ -8,8 +8,7 @@ from typing import Any
 
 from tk_ai_extension.agent.acp.calls import ReportedCall, mapping
 from tk_ai_extension.agent.acp.paths import AgentFolder, concerned_paths, named_paths
-from tk_ai_extension.agent.actions import AgentAction
-from tk_ai_extension.agent.turns import FileEdit
+from tk_ai_extension.agent.turn import AgentAction, FileEdit
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines, marked
 from tk_ai_extension.workspace.permission_requests import Effect
 

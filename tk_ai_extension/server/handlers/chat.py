@@ -18,10 +18,10 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
+    from tk_ai_extension.agent.chats import StartedTurn
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.models import ModelsInfo
-    from tk_ai_extension.agent.sent_messages import StartedTurn
-    from tk_ai_extension.agent.transcripts import Chat
+    from tk_ai_extension.agent.store import Chat
     from tk_ai_extension.server.models import (
         ChatChange,
         ChatChanges,
@@ -122,8 +122,6 @@ class MessageHandler(TurnHandler):
         self.check_person()
         chats, user = await self.services.chats(), username(self)
         begin = partial(chats.send, user, body)
-        if body.id is not None:
-            begin = partial(chats.sent.once, user, body.id, begin)
         return await self.answer(begin, stop=body.on_disconnect == "stop")
 
 
@@ -170,7 +168,7 @@ class ChatHandler(TkAIHandler):
             )
         events, more = await chats.page(user, chat_id, int(given))
         return {
-            "chat": _described(chat, busy=await chats.busy(chat)),
+            "chat": _described(chat, busy=chats.busy(chat)),
             "events": [event.as_dict() for event in events],
             "next": events[-1].id if more else None,
         }
@@ -181,7 +179,7 @@ class ChatHandler(TkAIHandler):
         chats, user = await self.services.chats(), username(self)
         await chats.rename(user, chat_id, " ".join(body.title.split()))
         chat = await chats.get(user, chat_id)
-        return _described(chat, busy=await chats.busy(chat))
+        return _described(chat, busy=chats.busy(chat))
 
     @operation("write", "delete_chat")
     async def delete(self, chat_id: str) -> Deleted:
@@ -228,7 +226,7 @@ class ChatChangesHandler(TkAIHandler):
         from tk_ai_extension.workspace.journal import MAX_ENTRIES
 
         chats = await self.services.chats()
-        changes = await chats.changes.standing(await chats.get(username(self), chat_id))
+        changes = await chats.standing(username(self), chat_id)
         since = time.time() - self.services.workspace.journal.keep_days * 86_400
         if len(changes) == MAX_ENTRIES:
             since = max(since, changes[-1].time)
@@ -245,8 +243,7 @@ class ChatTurnChangesHandler(TkAIHandler):
         What was undone is not listed, and neither is a cell that was added and removed again.
         """
         chats = await self.services.chats()
-        chat = await chats.get(username(self), chat_id)
-        return {"changes": await chats.changes.net(chat, turn)}
+        return {"changes": await chats.net(username(self), chat_id, turn)}
 
 
 class ChatRestoreHandler(TkAIHandler):
@@ -285,14 +282,11 @@ class ChatUndoHandler(TkAIHandler):
     async def post(self, chat_id: str, body: UndoTurn) -> UndoneTurn:
         """Undo a turn's changes that nobody has edited since.
 
-        ``{"turn": "…"}``; with ``"cells": […]`` only those of these cells, with ``"onwards": true``
-        those of the turns after it as well.
+        ``{"turn": "…"}``; with ``"cells": […]`` only those of these cells.
         """
         chats, user = await self.services.chats(), username(self)
         cells = None if body.cells is None else frozenset(body.cells)
-        found = await chats.undo_turn(
-            user, chat_id, turn=body.turn, cells=cells, onwards=body.onwards
-        )
+        found = await chats.undo_turn(user, chat_id, turn=body.turn, cells=cells)
         return {"notebooks": found}
 
 

@@ -1,15 +1,22 @@
-"""Turn of a chat: a person's message and the agent's calls in response."""
+"""Turn of a chat: a person's message, the agent's calls in response, and the agent's own actions.
+
+An agent in another process may have tools of its own, which run there. It asks its client first; the
+same permission modes and the same cards decide. Text files that it reads and writes through its client
+are contained and journalled like notebooks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 import mcp_types as types
@@ -27,19 +34,28 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     ToolProgressed,
 )
-from tk_ai_extension.agent.log import ChatLog
 from tk_ai_extension.agent.requests import Message
+from tk_ai_extension.agent.store import ChatLog
 from tk_ai_extension.mcp.descriptions import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.diffs import DiffBudget, line_diff
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import (
+    NotReadable,
+    PathRefused,
+    PermissionDenied,
+    PermissionRequired,
+    ToolError,
+)
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
+from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
 from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Registry, tool
+from tk_ai_extension.workspace import editing
+from tk_ai_extension.workspace.files import Files, read_as_text
 from tk_ai_extension.workspace.permission_requests import Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
@@ -54,6 +70,9 @@ KNOWN = 5.0
 
 SETTLE = 2.0
 """Grace period for the calls at the end of a turn, in seconds: a cell may ignore an interrupt."""
+
+WRITE = "write_text_file"
+"""Name of the tool by which an agent writes a file through its client."""
 
 
 class CallableTool(Protocol):
@@ -92,6 +111,48 @@ class FileEdit:
     after: str
 
 
+@dataclass(frozen=True, slots=True)
+class AgentAction:
+    """An action that an agent carries out itself, once it is permitted.
+
+    Attributes:
+        call: The id of the agent's call.
+        tool: The name of the agent's tool, for people.
+        effect: The effect of the action.
+        arguments: The exact arguments.
+        proposal: What it will do.
+        paths: What an action with the effect READ or WRITE concerns outside the agent's own folder. What
+            is no absolute path is a place that is not known.
+        writes: The changes of files that the proposal shows. Each may be written once without another
+            approval, if the file still has the content that was shown.
+    """
+
+    call: str
+    tool: str
+    effect: Effect
+    arguments: Mapping[str, Any]
+    proposal: Proposal
+    paths: tuple[str, ...]
+    writes: tuple[FileEdit, ...] = ()
+
+
+@dataclass
+class _Call:
+    """A call of the agent.
+
+    Attributes:
+        tool: The tool's name.
+        reported: Set when the call was published.
+        is_ours: Whether its result is published here, and not by the agent.
+        has_result: Whether its result was published.
+    """
+
+    tool: str
+    reported: asyncio.Event = field(default_factory=asyncio.Event)
+    is_ours: bool = False
+    has_result: bool = False
+
+
 @dataclass
 class Turn:
     """A queued or running turn.
@@ -104,13 +165,11 @@ class Turn:
         registry: The tools.
         log: The event log.
         text: The agent's text since its last call.
-        stopped: When it was stopped, on the event loop's clock; None if it was not.
-        calls: The running calls.
+        is_stopped: Whether it was stopped.
         context: The sender's context variables, which select the provider, even
             if the message was queued.
-        over: Whether its end was published: no event follows it.
-        ended: Set with its end.
-        on_change: Called when a call begins or ends, and when the turn is stopped.
+        ended: Set with its end: no event follows it.
+        active: When a call ended last, on the event loop's clock.
     """
 
     id: str
@@ -120,17 +179,13 @@ class Turn:
     registry: Registry
     log: ChatLog
     text: str = ""
-    stopped: float | None = None
-    calls: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
+    is_stopped: bool = False
     context: Context = field(default_factory=copy_context)
-    over: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    on_change: Callable[[], None] = lambda: None
+    active: float = 0.0
     why_stopped: str = "The turn ended before this call did."
-    _known: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
-    _answered: set[str] = field(default_factory=set[str])
-    # The tools of the calls that have no result yet.
-    _open: dict[str, str] = field(default_factory=dict[str, str])
+    _calls: dict[str, _Call] = field(default_factory=dict[str, _Call])
+    _running: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
     # Journal entries whose changes were published.
     _published: set[int] = field(default_factory=set[int])
     # Cancellations of the runs of a stopped turn.
@@ -140,15 +195,10 @@ class Turn:
     # Files that an approved action of the agent's own may write, once each.
     _writes: list[FileEdit] = field(default_factory=list[FileEdit])
 
-    def can_answer(self, queued: Turn) -> bool:
-        """Return whether this turn can answer a queued message, too."""
-        message = queued.message
-        return (
-            message.about is self.message.about
-            and message.request.command is None
-            and self.message.request.command is None
-            and not message.replaces
-        )
+    @property
+    def is_calling(self) -> bool:
+        """Whether a call is running."""
+        return bool(self._running)
 
     def notify(self, said: str) -> None:
         """Publish an information for the person."""
@@ -162,22 +212,19 @@ class Turn:
     def stop(self, why: str) -> None:
         """Mark the turn as stopped; running calls return the reason, a sentence."""
         self._revoke()
-        if self.stopped is None:
-            self.why_stopped = why
-            self.stopped = asyncio.get_running_loop().time()
-            self.on_change()
+        if not self.is_stopped:
+            self.is_stopped, self.why_stopped = True, why
 
     def receive(self, what: EventPayload) -> None:
         """Handle an event of the agent; known calls and results are ignored."""
         match what:
-            case ToolCalled(call=call):
-                if call in self._known and self._known[call].is_set():
+            case ToolCalled(call=call, tool=tool):
+                if self._known(call, tool).reported.is_set():
                     return
                 self.text = ""
-            case ToolAnswered(call=call):
-                if call in self._answered:
+            case ToolAnswered(call=call, tool=tool):
+                if self._known(call, tool).is_ours or self._known(call, tool).has_result:
                     return
-                self._answered.add(call)
             case TextDelta(text=text):
                 self.text += text
             case Discarded():
@@ -188,21 +235,20 @@ class Turn:
 
     def publish(self, what: EventPayload) -> None:
         """Publish an event unless the turn is over: a cell may ignore an interrupt."""
-        if self.over:
+        if self.ended.is_set():
             return
         if isinstance(what, Done):
             # An agent that was closed does not report the end of its own calls.
-            for call, tool in list(self._open.items()):
-                self._publish_stopped(call, tool, time.monotonic(), CallStopped(self.why_stopped))
+            for call, known in self._calls.items():
+                if known.reported.is_set() and not known.has_result:
+                    self._publish_stopped(call, known.tool, time.monotonic())
         self.log.add(self.id, what)
         match what:
             case ToolCalled(call=call, tool=tool):
-                self._known.setdefault(call, asyncio.Event()).set()
-                self._open[call] = tool
-            case ToolAnswered(call=call):
-                self._open.pop(call, None)
+                self._known(call, tool).reported.set()
+            case ToolAnswered(call=call, tool=tool):
+                self._known(call, tool).has_result = True
             case Done():
-                self.over = True
                 self.ended.set()
             case _:
                 pass
@@ -229,18 +275,12 @@ class Turn:
         if call is None:
             call = f"call-{secrets.token_hex(8)}"
             self.receive(ToolCalled(call, tool, dict(arguments)))
-        approver = self.approver(call)
-        if approved is not None:
-            approver = _ApprovedBefore(approved, approver)
+        approver = ChatApprover(self, call, approved)
         try:
             return await self.run(
                 self._call(call, tool, arguments, registry or self.registry, approver)
             )
         except CallStopped as stopped:
-            if call in self._known and self._known[call].is_set() and call not in self._answered:
-                # It was stopped before it began.
-                self._answered.add(call)
-                self._publish_stopped(call, tool, time.monotonic(), stopped)
             return error_content(stopped)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -250,9 +290,8 @@ class Turn:
             CallStopped: It was cancelled.
         """
         task = asyncio.create_task(work)
-        self.calls.add(task)
+        self._running.add(task)
         task.add_done_callback(self._call_ended)
-        self.on_change()
         try:
             await asyncio.wait((task,))
         finally:
@@ -260,14 +299,6 @@ class Turn:
         if task.cancelled():
             raise CallStopped(self.why_stopped)
         return task.result()
-
-    def _call_ended(self, task: asyncio.Task[Any]) -> None:
-        self.calls.discard(task)
-        self.on_change()
-
-    def approver(self, call: str) -> Approver:
-        """Return the approver that asks for a call in the chat."""
-        return ChatApprover(self, call)
 
     def approve_write(self, write: FileEdit) -> None:
         """Record that the person has approved a write of a file."""
@@ -286,9 +317,9 @@ class Turn:
 
         If the turn was stopped, also cancel each run that it began, whichever call waits for it.
         """
-        for task in list(self.calls):
+        for task in list(self._running):
             task.cancel()
-        if self.stopped is None:
+        if not self.is_stopped:
             return
         executions = self.workspace.executions
         for run in executions.active(turn=self.id):
@@ -307,11 +338,18 @@ class Turn:
         if self._cancelled_call is not None:
             await self._publish_changes(self._cancelled_call)
 
+    def _known(self, call: str, tool: str) -> _Call:
+        return self._calls.setdefault(call, _Call(tool))
+
+    def _call_ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        self.active = asyncio.get_running_loop().time()
+
     async def _until_calls_ended(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE):
-                if self.calls:
-                    await asyncio.wait(self.calls)
+                if self._running:
+                    await asyncio.wait(self._running)
                 await self._ending.join()
 
     def _revoke(self) -> None:
@@ -329,8 +367,14 @@ class Turn:
         began = time.monotonic()
         # The call's own entries are newer; a parallel call may publish its entries first.
         since = max(self._published, default=0)
-        await self._until_known(call, tool, arguments)
-        self._answered.add(call)
+        known = self._known(call, tool)
+        # The text before the call is published first.
+        try:
+            async with asyncio.timeout(KNOWN):
+                await known.reported.wait()
+        except TimeoutError:
+            self.receive(ToolCalled(call, tool, dict(arguments)))
+        known.is_ours = True
 
         async def progress(message: str) -> None:
             self.publish(ToolProgressed(call, message))
@@ -344,7 +388,7 @@ class Turn:
             content, structured = error_content(error), {"error": error.as_dict()}
         except asyncio.CancelledError:
             self._cancelled_call = call
-            self._publish_stopped(call, tool, began, CallStopped(self.why_stopped))
+            self._publish_stopped(call, tool, began)
             raise
         try:
             if result is None or registry.get(tool).effect != "READ":
@@ -356,15 +400,6 @@ class Turn:
             # The call has ended: its result is published, also if its diffs are still missing.
             self._publish_result(call, tool, began, content, structured=structured, result=result)
         return content
-
-    async def _until_known(self, call: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Wait until the agent has reported this call, so that the text before it is published first."""
-        known = self._known.setdefault(call, asyncio.Event())
-        try:
-            async with asyncio.timeout(KNOWN):
-                await known.wait()
-        except TimeoutError:
-            self.receive(ToolCalled(call, tool, dict(arguments)))
 
     async def _publish_changes(self, call: str, since: int | None = None) -> None:
         """Publish the turn's changes in the journal that were not published yet.
@@ -392,7 +427,8 @@ class Turn:
             for change in entry.changes:
                 self.publish(_changed(call, entry.path, change, entry.id, budget))
 
-    def _publish_stopped(self, call: str, tool: str, began: float, stopped: CallStopped) -> None:
+    def _publish_stopped(self, call: str, tool: str, began: float) -> None:
+        stopped = CallStopped(self.why_stopped)
         content = error_content(stopped)
         self._publish_result(call, tool, began, content, structured={"error": stopped.as_dict()})
 
@@ -406,14 +442,13 @@ class Turn:
         structured: Json,
         result: Result | None = None,
     ) -> None:
-        texts = [part.text for part in content.content if isinstance(part, types.TextContent)]
         images = () if result is None else result.images
         self.publish(
             ToolAnswered(
                 call,
                 tool,
                 ok=not content.is_error,
-                text="\n".join(texts),
+                text=_text(content),
                 structured=structured,
                 images=[{"data": image.data, "mime": image.mime} for image in images],
                 seconds=round(time.monotonic() - began, 3),
@@ -422,14 +457,25 @@ class Turn:
 
 
 class ChatApprover:
-    """Approver that asks in the chat; the answer arrives through `PermissionPolicy.answer`."""
+    """Approver that asks in the chat; the answer arrives through `PermissionPolicy.answer`.
 
-    def __init__(self, turn: Turn, call: str) -> None:
+    Args:
+        turn: The turn.
+        call: The call that waits.
+        approved: Returns whether the person has approved what it would do now; None if not.
+    """
+
+    def __init__(
+        self, turn: Turn, call: str, approved: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
         self._turn = turn
         self._call = call
+        self._approved = approved
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         """Publish the request and wait until it is cancelled by an answer or a stop."""
+        if self._approved is not None and await self._approved():
+            return Reply("once")
         self._turn.publish(
             PermissionAsked(
                 self._call,
@@ -449,23 +495,199 @@ class ChatApprover:
         return None
 
 
-class _ApprovedBefore:
-    """Approver of a call that the person may have approved before it came.
+# -- what an agent does outside the registry's tools
 
-    Args:
-        is_approved: Returns whether they have approved what it would do now.
-        otherwise: Asks them if not.
+
+@dataclass(frozen=True)
+class FileWrite:
+    """A text file to write.
+
+    Attributes:
+        path: The path below the root.
+        before: The current content; None if it does not exist.
+        after: The new content.
     """
 
-    def __init__(self, is_approved: Callable[[], Awaitable[bool]], otherwise: Approver) -> None:
-        self._is_approved = is_approved
-        self._otherwise = otherwise
+    path: str
+    before: str | None
+    after: str
 
-    async def ask(self, request: PermissionRequest) -> Reply | None:
-        """Approve it, or ask the person."""
-        if await self._is_approved():
-            return Reply("once")
-        return await self._otherwise.ask(request)
+    def proposal(self) -> Proposal:
+        """Return the diff."""
+        title = f"{'Create' if self.before is None else 'Change'} the file {self.path}"
+        lines = diff_lines(self.before or "", self.after)
+        return Proposal(title, (ProposalStep("arguments", title, lines=lines),))
+
+
+class WrittenFile(Result):
+    """A file that was written."""
+
+    path: str
+    created: bool
+
+    def as_text(self) -> str:
+        """Return what was done."""
+        return f"{'Created' if self.created else 'Changed'} {self.path}."
+
+
+async def _write(context: ToolContext, plan: FileWrite, tool: str) -> WrittenFile:
+    workspace, caller = context.workspace, context.caller
+    await editing.write_file(
+        workspace, caller, plan.path, plan.after, expect=plan.before, tool=tool
+    )
+    return WrittenFile(path=plan.path, created=plan.before is None)
+
+
+async def _no_notebook(_context: ToolContext, _arguments: Any) -> None:
+    """Return the notebook that a write of a file concerns: none."""
+
+
+@tool("WRITE", carry_out=_write, concerns=_no_notebook)
+async def write_text_file(context: ToolContext, path: str, content: str) -> FileWrite:
+    """Write a text file."""
+    path = context.workspace.files.locate(path)
+    return FileWrite(path, await editing.read_file(context.workspace, path), content)
+
+
+FILES = Registry([write_text_file])
+"""The tools behind an agent's client; they are offered to no model."""
+
+
+class TurnActions:
+    """Implementation of `backend.AgentActions` for one chat.
+
+    Args:
+        turn_of: Returns the turn of a credential's token; raises InvalidTurnCredential.
+    """
+
+    def __init__(self, turn_of: Callable[[str], Turn]) -> None:
+        self._turn_of = turn_of
+
+    async def permit(self, token: str, action: AgentAction) -> None:
+        """Check that an action may run, and ask the person if the mode requires it."""
+        turn = self._turn_of(token)
+        await turn.run(_permit(turn, action))
+
+    async def read_text(self, token: str, path: str) -> str:
+        """Read a text file."""
+        return await read_as_text(self._turn_of(token).workspace.files, path)
+
+    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
+        """Write a text file."""
+        turn = self._turn_of(token)
+        approved = turn.take_approved_write(turn.workspace.files.locate(path), text)
+
+        async def is_unchanged() -> bool:
+            return approved is not None and await _content(turn, approved.path) == approved.before
+
+        result = await turn.call(
+            call,
+            WRITE,
+            {"path": path, "content": text},
+            registry=FILES,
+            approved=None if approved is None else is_unchanged,
+        )
+        if result.is_error:
+            raise ToolError(_text(result))
+
+
+async def _permit(turn: Turn, action: AgentAction) -> None:
+    workspace, caller, notebook = turn.workspace, turn.caller, action.proposal.notebook
+    effect = _effect(workspace.files, action)
+    approvable = await _approvable(turn, action.writes)
+    try:
+        await workspace.policy.check(
+            caller,
+            action.tool,
+            effect,
+            arguments=action.arguments,
+            proposal=action.proposal,
+            approver=ChatApprover(turn, action.call),
+            # Its name is what the agent calls it, each time.
+            scope="effect",
+        )
+    except (PermissionDenied, PermissionRequired) as refusal:
+        await workspace.journal.record(
+            caller,
+            notebook or "",
+            action.tool,
+            f"refused: {refusal.message}",
+            kind="refused",
+            state="failed",
+            note=refusal.code,
+        )
+        raise
+    for each in approvable:
+        turn.approve_write(each)
+    if effect != "READ":
+        summary = f"{action.tool}: {action.proposal.title}"
+        await workspace.journal.record(caller, notebook or "", action.tool, summary, kind="run")
+
+
+def _effect(files: Files, action: AgentAction) -> Effect:
+    """Return the effect of an action: reading or writing elsewhere is what a shell does, and asks as one.
+
+    Raises:
+        PathRefused: It would write a notebook.
+    """
+    if action.effect == "EXECUTE":
+        return "EXECUTE"
+    inside = [path for path in action.paths if _is_below_root(files, path)]
+    is_lenient = len(inside) == len(action.paths)
+    if action.effect == "WRITE":
+        folders = {path for path in inside if os.path.isdir(path)}  # noqa: PTH112 - it raises nothing
+        for path in inside:
+            if path not in folders:
+                files.locate(path)
+        # A folder may hold notebooks and hidden files.
+        is_lenient = is_lenient and not folders
+    return action.effect if is_lenient else "EXECUTE"
+
+
+def _is_below_root(files: Files, path: str) -> bool:
+    """Return whether an absolute path is the root's or one below it, and not hidden.
+
+    Args:
+        files: The files of the server.
+        path: The path of a file, a notebook or a folder, which may not exist.
+    """
+    if not path.startswith("/"):
+        return False
+    try:
+        # Of something in it, since the root itself is no file, and a notebook is not to be written.
+        inside = files.locate(f"{path.rstrip('/')}/_")
+    except ToolError:
+        return False
+    # Without a root on this machine, the whole path is one of the contents manager.
+    return len(PurePosixPath(inside).parts) < len(PurePosixPath(path).parts)
+
+
+async def _approvable(turn: Turn, edits: Iterable[FileEdit]) -> list[FileEdit]:
+    """Return the changes whose proposal shows the file as it is, each with that content."""
+    found: list[FileEdit] = []
+    for edit in edits:
+        try:
+            path = turn.workspace.files.locate(edit.path)
+        except PathRefused:
+            # The client does not write it.
+            continue
+        content = await _content(turn, path)
+        if (edit.before or "") == (content or ""):
+            found.append(FileEdit(path, content, edit.after))
+    return found
+
+
+async def _content(turn: Turn, path: str) -> str | None:
+    """Return the content of a text file; None if there is none, or if it is not readable as text."""
+    try:
+        return await editing.read_file(turn.workspace, path)
+    except NotReadable:
+        return None
+
+
+def _text(content: types.CallToolResult) -> str:
+    texts = [part.text for part in content.content if isinstance(part, types.TextContent)]
+    return "\n".join(texts)
 
 
 def _changed(call: str, path: str, change: Change, entry: int, budget: DiffBudget) -> CellChanged:

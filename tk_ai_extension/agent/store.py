@@ -1,0 +1,638 @@
+"""Each user's chats in SQLite, and the log of a chat's events.
+
+Followers of a log receive an event at once; it is stored a moment later, with text deltas coalesced.
+Several servers of one root share the file; a server claims a chat while it is running turns in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import json
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tk_ai_extension.agent.events import Event, EventPayload
+from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
+from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.leases import ServerLease
+from tk_ai_extension.model.paths import DELETED
+from tk_ai_extension.workspace.database import Database, storable
+
+logger = logging.getLogger(__name__)
+
+MAX_CHATS = 500
+"""Maximum number of chats of one user; the least recently used is deleted first."""
+
+MAX_BYTES = 500_000_000
+"""Maximum size of one user's chats, in bytes; the least recently used is deleted first."""
+
+MAX_CHAT = 100_000_000
+"""Maximum size of a chat that accepts messages, in bytes."""
+
+PAGE_BYTES = 2_000_000
+"""Approximate size of a page of events, in bytes; a page has at least one event."""
+
+MAX_KEPT = 5_000_000
+"""Maximum size of a chat's events in memory, in characters. Older ones are read from the store; those
+that a full disk kept out of it are lost."""
+
+DELTAS = 100
+"""Maximum number of text deltas that are coalesced in one write."""
+
+_PIECES = ("text", "thinking")
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS chats (
+    id TEXT PRIMARY KEY,
+    user TEXT NOT NULL,
+    title TEXT NOT NULL,
+    notebook TEXT,
+    created REAL NOT NULL,
+    updated REAL NOT NULL,
+    size INTEGER NOT NULL DEFAULT 0,
+    -- The agent's session, and whether it holds turns that were replaced.
+    session TEXT,
+    stale INTEGER NOT NULL DEFAULT 0,
+    -- The server that is running turns.
+    server TEXT
+) STRICT;
+CREATE INDEX IF NOT EXISTS chats_by_user ON chats (user, updated);
+CREATE TABLE IF NOT EXISTS turns (
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    -- The id that the sender chose for the message.
+    message TEXT,
+    notebook TEXT,
+    -- 0: queued, 1: the agent has it, 2: the agent answers.
+    progress INTEGER NOT NULL DEFAULT 0,
+    ended INTEGER NOT NULL DEFAULT 0,
+    replaced INTEGER NOT NULL DEFAULT 0,
+    -- The agent's session, and its last entry, at the end of the turn.
+    session TEXT,
+    position TEXT,
+    PRIMARY KEY (chat, id)
+) STRICT;
+CREATE INDEX IF NOT EXISTS turns_by_message ON turns (message) WHERE message IS NOT NULL;
+CREATE TABLE IF NOT EXISTS events (
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+    id INTEGER NOT NULL,
+    turn TEXT NOT NULL,
+    time REAL NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (chat, id)
+) STRICT;
+"""
+
+_COLUMNS = "id, user, title, notebook, created, updated, size, session, server"
+
+# The path of a turn's notebook follows renames.
+_EVENTS = """
+SELECT e.id, e.turn, e.time, e.kind, e.data, t.notebook
+FROM events AS e LEFT JOIN turns AS t ON t.chat = e.chat AND t.id = e.turn
+WHERE e.chat = ? AND e.id > ? ORDER BY e.id
+"""
+
+_PROGRESS = {
+    "began": "progress = 1",
+    **dict.fromkeys(("text", "thinking", "tool_call"), "progress = 2"),
+    "done": "ended = 1",
+}
+
+_BELOW = "(notebook = :old OR (notebook >= :first AND notebook < :end))"
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Metadata of a chat.
+
+    Attributes:
+        id: Random id; not a credential.
+        user: The owner.
+        title: Given by the person, else the beginning of the first message.
+        notebook: Path of the notebook of the last message, or None; it ends in `paths.DELETED` if
+            that was deleted.
+        created, updated: Seconds since the epoch.
+        size: Size of its events in bytes.
+        session: Id of the agent's session with its history; None before the first response.
+        is_elsewhere: Whether another server is running a turn in it.
+    """
+
+    id: str
+    user: str
+    title: str
+    notebook: str | None
+    created: float
+    updated: float
+    size: int
+    session: str | None
+    is_elsewhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """History of a chat that an agent resumes when it starts.
+
+    Attributes:
+        session: Session id of a `Checkpoint`; None for no history.
+        position: Last entry to resume, of a `Checkpoint`; None for all. With a position, later
+            entries are forgotten.
+        is_lost: Whether turns that were answered are not in it.
+    """
+
+    session: str | None = None
+    position: str | None = None
+    is_lost: bool = False
+
+
+class ChatStore:
+    """Store of chats: one SQLite file of mode 0600, accessed from one thread.
+
+    Args:
+        database: The file; the leases of servers are in a folder beside it.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = Database(database, SCHEMA)
+        self._lease = ServerLease(database.with_name("servers"))
+
+    async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
+        """Create a chat."""
+        now = time.time()
+        await self._write(
+            "INSERT INTO chats (id, user, title, notebook, created, updated)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            *(chat_id, user, title, notebook, now, now),
+            failed="The chat was not created.",
+        )
+        return Chat(chat_id, user, title, notebook, now, now, 0, None, is_elsewhere=False)
+
+    async def get(self, user: str, chat_id: str) -> Chat:
+        """Return one of a user's own chats.
+
+        Raises:
+            ChatNotFound: it does not exist or belongs to another user.
+        """
+        return await self._database.read(lambda db: self._chat(db, user, chat_id))
+
+    async def list(self, user: str) -> builtins.list[Chat]:
+        """List a user's chats, most recently used first."""
+        query = f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC"  # noqa: S608 (names)
+        return await self._database.read(
+            lambda db: [self._described(row) for row in db.execute(query, (user,))]
+        )
+
+    async def over(self, user: str) -> builtins.list[Chat]:
+        """List a user's chats beyond the limits of number and size, least recently used."""
+        found: list[Chat] = []
+        size = 0
+        for number, chat in enumerate(await self.list(user)):
+            size += chat.size
+            if number >= MAX_CHATS or (number and size > MAX_BYTES):
+                found.append(chat)
+        return found
+
+    async def rename(self, chat: Chat, title: str) -> None:
+        """Rename a chat."""
+        await self._write("UPDATE chats SET title = ? WHERE id = ?", title, chat.id)
+
+    async def used(self, chat_id: str, notebook: str | None) -> None:
+        """Record that a message about a notebook was sent."""
+        update = "UPDATE chats SET notebook = ?, updated = ? WHERE id = ?"
+        await self._write(update, notebook, time.time(), chat_id)
+
+    async def delete(self, chat: Chat) -> None:
+        """Delete a chat with its events."""
+        await self._write(
+            "DELETE FROM chats WHERE id = ?", chat.id, failed="The chat was not deleted."
+        )
+
+    async def claim(self, chat: Chat) -> Chat:
+        """Claim a chat for this server until it is released; return the chat.
+
+        Raises:
+            ChatElsewhere: another running server has claimed it.
+            ChatNotFound: it was deleted in the meantime.
+        """
+
+        def take(db: sqlite3.Connection) -> Chat:
+            self._lease.begin()
+            # No other server may read before this one has written.
+            db.execute("BEGIN IMMEDIATE")
+            found = self._chat(db, chat.user, chat.id)
+            if found.is_elsewhere:
+                raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
+            db.execute("UPDATE chats SET server = ? WHERE id = ?", (self._lease.id, chat.id))
+            return found
+
+        return await self._database.run(take)
+
+    async def release(self, chat_id: str) -> None:
+        """Release a chat to other servers."""
+        update = "UPDATE chats SET server = NULL WHERE id = ? AND server = ?"
+        await self._write(update, chat_id, self._lease.id)
+
+    # -- the agent's history
+
+    async def checkpoint(
+        self, chat_id: str, turn: str, session: str, position: str | None = None
+    ) -> None:
+        """Store the agent's session with the chat's history, and its last entry at the end of a turn."""
+
+        def update(db: sqlite3.Connection) -> None:
+            db.execute(
+                "UPDATE turns SET session = ?, position = ? WHERE chat = ? AND id = ?",
+                (session, position, chat_id, turn),
+            )
+            # A turn that was replaced while it ran is not the chat's history.
+            db.execute(
+                "UPDATE chats SET session = ?, stale = 0 WHERE id = ? AND NOT EXISTS"
+                " (SELECT 1 FROM turns WHERE chat = ? AND id = ? AND replaced)",
+                (session, chat_id, chat_id, turn),
+            )
+
+        await self._database.run(update)
+
+    async def history(self, chat_id: str, turn: str) -> History:
+        """Return the history for an agent that is started for a turn."""
+
+        def select(db: sqlite3.Connection) -> tuple[Any, ...]:
+            row = db.execute("SELECT session, stale FROM chats WHERE id = ?", (chat_id,)).fetchone()
+            turns = db.execute(
+                "SELECT id, session, position, progress = 2 FROM turns"
+                " WHERE chat = ? AND NOT replaced ORDER BY rowid DESC",
+                (chat_id,),
+            )
+            return *(row or (None, False)), turns.fetchall()
+
+        session, is_stale, turns = await self._database.read(select)
+        if not is_stale:
+            return History(session)
+        is_lost = False
+        for each, its_session, position, is_answered in turns:
+            if position is not None:
+                return History(its_session, position, is_lost)
+            is_lost = is_lost or (is_answered and each != turn)
+        return History(is_lost=is_lost)
+
+    async def is_stale(self, chat_id: str) -> bool:
+        """Return whether the agent's session holds turns that were replaced."""
+        rows = await self._rows("SELECT stale FROM chats WHERE id = ?", chat_id)
+        return bool(rows and rows[0][0])
+
+    async def sessions(self, chat: Chat) -> set[str]:
+        """Return all sessions of agents with history of a chat."""
+        rows = await self._rows(
+            "SELECT session FROM turns WHERE chat = ? UNION SELECT session FROM chats WHERE id = ?",
+            *(chat.id, chat.id),
+        )
+        return {row[0] for row in rows if row[0] is not None}
+
+    # -- turns
+
+    async def turns(self, chat_id: str) -> Sequence[str]:
+        """Return the turns of a chat that were not replaced, oldest first."""
+        query = "SELECT id FROM turns WHERE chat = ? AND NOT replaced ORDER BY rowid"
+        return [row[0] for row in await self._rows(query, chat_id)]
+
+    async def onwards(self, chat_id: str, turn: str) -> Sequence[str]:
+        """Return a turn and all later ones of a chat, also the replaced ones, oldest first."""
+        query = (
+            "SELECT id FROM turns WHERE chat = ? AND rowid >="
+            " (SELECT rowid FROM turns WHERE chat = ? AND id = ?) ORDER BY rowid"
+        )
+        return [row[0] for row in await self._rows(query, chat_id, chat_id, turn)]
+
+    async def replace(self, chat_id: str, turns: Sequence[str]) -> None:
+        """Record that turns were replaced: the agent is to forget them."""
+
+        def update(db: sqlite3.Connection) -> None:
+            for turn in turns:
+                db.execute(
+                    "UPDATE turns SET replaced = 1 WHERE chat = ? AND id = ?", (chat_id, turn)
+                )
+                db.execute(
+                    "UPDATE chats SET stale = 1 WHERE id = ? AND EXISTS"
+                    " (SELECT 1 FROM turns WHERE chat = ? AND id = ? AND progress)",
+                    (chat_id, chat_id, turn),
+                )
+
+        await self._database.run(update)
+
+    async def sent(self, user: str, message: str) -> tuple[str, str] | None:
+        """Return the chat and the turn of a user's message of this id; None if there is none."""
+        rows = await self._rows(
+            "SELECT turns.chat, turns.id FROM turns JOIN chats ON chats.id = turns.chat"
+            " WHERE message = ? AND user = ?",
+            *(message, user),
+        )
+        return rows[0] if rows else None
+
+    async def notebook_of(self, chat_id: str, turn: str) -> str | None:
+        """Return the path of a turn's notebook, as `Chat.notebook`; None if it has none."""
+        query = "SELECT notebook FROM turns WHERE chat = ? AND id = ?"
+        rows = await self._rows(query, chat_id, turn)
+        return rows[0][0] if rows else None
+
+    def move(self, old: str, new: str) -> asyncio.Future[None]:
+        """Update stored paths after a notebook or a folder was renamed.
+
+        Begun at once: what later calls read has the new paths. A former notebook at the new path is gone.
+        """
+
+        def update(db: sqlite3.Connection) -> None:
+            _detach(db, new)
+            for table in ("chats", "turns"):
+                db.execute(
+                    f"UPDATE {table} SET notebook = :new || substr(notebook, :rest) WHERE {_BELOW}",  # noqa: S608 (names)
+                    _below(old) | {"new": storable(new)},
+                )
+
+        return self._database.run(update, "The chats do not follow the rename.")
+
+    def detach(self, path: str) -> asyncio.Future[None]:
+        """Mark stored paths of a deleted notebook, or of those in a deleted folder. Begun at once."""
+        return self._database.run(
+            lambda db: _detach(db, path), "The chats do not follow the deletion."
+        )
+
+    # -- events
+
+    async def add(self, chat_id: str, events: Sequence[Event]) -> None:
+        """Store events; those of a deleted chat are dropped."""
+        rows = [
+            (chat_id, each.id, each.turn, each.time, each.kind, json.dumps(each.data))
+            for each in events
+        ]
+
+        def insert(db: sqlite3.Connection) -> None:
+            size = sum(len(row[-1]) for row in rows)
+            grown = db.execute("UPDATE chats SET size = size + ? WHERE id = ?", (size, chat_id))
+            if not grown.rowcount:
+                return
+            for each in events:
+                if each.kind == "message":
+                    db.execute(
+                        "INSERT INTO turns (chat, id, message, notebook) VALUES (?, ?, ?, ?)",
+                        (chat_id, each.turn, each.data["message"], each.data["notebook"]),
+                    )
+                elif (change := _PROGRESS.get(each.kind)) is not None:
+                    db.execute(
+                        f"UPDATE turns SET {change} WHERE chat = ? AND id = ?",  # noqa: S608 (names)
+                        (chat_id, each.turn),
+                    )
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+        await self._database.run(insert, "The last events of the chat were not saved.")
+
+    async def events(self, chat_id: str, after: int = 0) -> builtins.list[Event]:
+        """Return all events of a chat after one."""
+        found: list[Event] = []
+        while page := await self.page(chat_id, after):
+            found += page
+            after = page[-1].id
+        return found
+
+    async def page(self, chat_id: str, after: int = 0) -> builtins.list[Event]:
+        """Return a page of about `PAGE_BYTES` of the events after one."""
+
+        def select(db: sqlite3.Connection) -> list[Event]:
+            found: list[Event] = []
+            size = 0
+            with closing(db.execute(_EVENTS, (chat_id, after))) as rows:
+                for number, turn, at, kind, data, notebook in rows:
+                    content = json.loads(data)
+                    if kind in ("message", "plan"):
+                        content["notebook"] = notebook
+                    found.append(Event(number, turn, at, kind, content))
+                    size += len(data)
+                    if size >= PAGE_BYTES:
+                        break
+            return found
+
+        return await self._database.read(select)
+
+    async def plan(self, chat_id: str) -> Event | None:
+        """Return the pending plan of a chat: no message was sent since it was made."""
+        rows = await self._rows(
+            "SELECT id, turn, time, kind, data FROM events"
+            " WHERE chat = ? AND kind IN ('plan', 'message', 'restored') ORDER BY id DESC LIMIT 1",
+            chat_id,
+        )
+        for number, turn, at, kind, data in rows:
+            if kind == "plan":
+                return Event(number, turn, at, kind, json.loads(data))
+        return None
+
+    async def cost(self, chat_id: str) -> float | None:
+        """Return the cost of the agent's session so far, in US dollars; None if it is unknown."""
+        rows = await self._rows(
+            "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
+            chat_id,
+        )
+        return json.loads(rows[0][0])["session_cost_usd"] if rows else None
+
+    async def unended(self, chat_id: str) -> Sequence[str]:
+        """Return the turns of a chat without an end, oldest first."""
+        query = "SELECT id FROM turns WHERE chat = ? AND NOT ended ORDER BY rowid"
+        return [row[0] for row in await self._rows(query, chat_id)]
+
+    async def last(self, chat_id: str) -> int:
+        """Return the number of the last event of a chat; 0 if there is none."""
+        rows = await self._rows("SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", chat_id)
+        return int(rows[0][0])
+
+    async def close(self) -> None:
+        """Finish running operations and close the file."""
+        await self._database.close()
+        self._lease.end()
+
+    def _chat(self, db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
+        """Return one of a user's own chats.
+
+        Raises:
+            ChatNotFound: it does not exist or belongs to another user.
+        """
+        query = f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?"  # noqa: S608 (names)
+        row = db.execute(query, (storable(chat_id), user)).fetchone()
+        if row is None:
+            raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
+        return self._described(row)
+
+    def _described(self, row: Sequence[Any]) -> Chat:
+        *columns, server = row
+        is_elsewhere = server is not None and server != self._lease.id and self._lease.lives(server)
+        return Chat(*columns, is_elsewhere=is_elsewhere)
+
+    async def _rows(
+        self, query: str, *values: str | float | None
+    ) -> builtins.list[tuple[Any, ...]]:
+        return await self._database.read(lambda db: db.execute(query, values).fetchall())
+
+    async def _write(
+        self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
+    ) -> None:
+        await self._database.run(lambda db: db.execute(statement, values), failed)
+
+
+def _detach(db: sqlite3.Connection, path: str) -> None:
+    for table in ("chats", "turns"):
+        db.execute(
+            f"UPDATE {table} SET notebook = notebook || :mark"  # noqa: S608 (names)
+            f" WHERE {_BELOW} AND notebook NOT LIKE '%' || :mark",
+            _below(path),
+        )
+
+
+def _below(path: str) -> dict[str, str | int]:
+    """Return the parameters for a path and everything below it."""
+    path = storable(path)
+    # "0" is the character after "/".
+    bounds = {"first": f"{path}/", "end": f"{path}0"}
+    return {"old": path, "rest": len(path) + 1, "mark": DELETED, **bounds}
+
+
+class ChatLog:
+    """Event log of a chat: numbers the events, notifies the followers and stores them.
+
+    Args:
+        chat_id: The chat.
+        store: Where events are stored.
+        last: Number of the last stored event.
+    """
+
+    def __init__(self, chat_id: str, store: ChatStore, last: int) -> None:
+        self._chat_id = chat_id
+        self._store = store
+        self.last = last
+        self._saved = last
+        self._kept: deque[Event] = deque()
+        self._weight = 0
+        self._saving: asyncio.Task[bool] | None = None
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def add(self, turn: str, what: EventPayload) -> Event:
+        """Add an event and wake the followers."""
+        event = Event.of(self.last + 1, turn, time.time(), what)
+        self.last += 1
+        self._kept.append(event)
+        self._weight += _weight(event)
+        while self._weight > MAX_KEPT:
+            self._weight -= _weight(self._kept.popleft())
+        if event.kind not in _PIECES or self.last - self._saved >= DELTAS:
+            self._save_soon()
+        self._wake()
+        return event
+
+    async def after(self, last: int = 0, *, turn: str | None = None) -> AsyncIterator[Event]:
+        """Yield the events after one, then new ones.
+
+        Args:
+            last: Number of the last known event.
+            turn: Yield only this turn's events, up to its last one; None: all events,
+                until the log is closed.
+        """
+        while True:
+            present = self.last
+            found, is_all = await self._since(last)
+            for event in found:
+                last = event.id
+                if turn in (None, event.turn):
+                    yield event
+                    if turn is not None and event.kind == "done":
+                        return
+            # Events that could not be stored are lost.
+            last = max(last, present) if is_all else last
+            if self.last <= last:
+                if self._is_closed:
+                    return
+                await self._changed.wait()
+
+    def catch_up(self, last: int) -> None:
+        """Continue after events that another server has stored."""
+        if last > self.last:
+            self._kept.clear()
+            self._weight = 0
+            self.last = self._saved = last
+            self._wake()
+
+    async def save(self) -> bool:
+        """Store the events so far; return whether all are stored. Others are tried again later."""
+        while self._saved < self.last or self._saving is not None:
+            if not await asyncio.shield(self._save_soon()):
+                return False
+        return True
+
+    async def close(self) -> None:
+        """End all followers, and store the events for the last time."""
+        self._is_closed = True
+        self._wake()
+        await self.save()
+
+    async def _since(self, last: int) -> tuple[Sequence[Event], bool]:
+        """Return events after one, and whether they are all there are."""
+        first = self._kept[0].id if self._kept else self.last + 1
+        if last < first - 1:
+            await self.save()
+            if page := await self._store.page(self._chat_id, last):
+                return page, False
+        return [event for event in self._kept if event.id > last], True
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _save_soon(self) -> asyncio.Task[bool]:
+        if self._saving is None:
+            self._saving = asyncio.create_task(self._save(), name="tk-ai chat events")
+        return self._saving
+
+    async def _save(self) -> bool:
+        try:
+            while self._saved < self.last:
+                last = self.last
+                unsaved = [event for event in self._kept if event.id > self._saved]
+                await self._store.add(self._chat_id, _joined(unsaved))
+                self._saved = last
+        except ToolError as error:
+            # A full disk must not end the chat.
+            logger.warning("Cannot save the events of a chat: %s", error.message)
+            return False
+        else:
+            return True
+        finally:
+            self._saving = None
+
+
+def _weight(event: Event) -> int:
+    """Return about the size of an event in characters."""
+    images = sum(len(image["data"]) for image in event.data.get("images", ()))
+    return 200 + len(event.data.get("text", "")) + images
+
+
+def _joined(events: Sequence[Event]) -> list[Event]:
+    """Coalesce consecutive deltas of a block into one event with the last one's number."""
+    found: list[Event] = []
+    for event in events:
+        before = found[-1] if found else None
+        if (
+            before is not None
+            and event.kind in _PIECES
+            and (before.kind, before.turn) == (event.kind, event.turn)
+            and before.data["block"] == event.data["block"]
+            and before.data["start"] + len(before.data["text"]) == event.data["start"]
+        ):
+            text = before.data["text"] + event.data["text"]
+            found[-1] = replace(event, data={**before.data, "text": text})
+        else:
+            found.append(event)
+    return found
