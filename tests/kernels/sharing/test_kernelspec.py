@@ -69,7 +69,7 @@ def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Pa
 def test_a_project_that_shares_no_more_leaves_its_name_to_others(tmp_path: Path) -> None:
     one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
     install_shared_kernelspec(one)
-    one.withdraw()
+    assert unshare_kernel(one.folder)
     assert install_shared_kernelspec(other).display_name == "Python (nb shared kernel)"
 
 

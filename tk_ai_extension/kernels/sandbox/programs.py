@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 import psutil
 
@@ -43,9 +42,6 @@ the files; ``bwrap`` itself covers similar ones (``sysrq-trigger``, ``irq``, ``b
 
 NO_NAMESPACES = ("--unshare-user", "--disable-userns")
 """Keeps sandboxed code from creating user namespaces, in which it would have all capabilities."""
-
-RUNTIMES = ("crun", "runc")
-"""Container runtimes to try: podman does not try another one if its default fails."""
 
 MAX_FILES = 16_384
 """Maximum open files, and maximum processes, of a program in a container."""
@@ -137,34 +133,6 @@ class View:
         file.touch(mode=0o600)
         file.write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
         return ["/bin/sh", "-c", START, str(file), *argv]
-
-
-class Sandbox(Protocol):
-    """A program that runs others with a `View` and without network access."""
-
-    @property
-    def name(self) -> str:
-        """``bubblewrap`` or ``podman``."""
-        ...
-
-    @property
-    def executable(self) -> str:
-        """The path of the program."""
-        ...
-
-    def command(
-        self, argv: Sequence[str], view: View
-    ) -> contextlib.AbstractContextManager[tuple[list[str], list[int]]]:
-        """Give the command that runs ``argv`` with a view, and the descriptors that it inherits."""
-        ...
-
-    def processes(self, pid: int) -> list[int]:
-        """Return the ids of the processes to interrupt if `command` runs as ``pid``."""
-        ...
-
-    def discard(self, private: Path, environment: Mapping[str, str]) -> None:
-        """End what outlives the killed process of `command`. Blocks."""
-        ...
 
 
 def _system() -> list[Path]:
@@ -285,6 +253,9 @@ class Podman:
         )
 
 
+Sandbox = Bubblewrap | Podman
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The result of checking one kind of sandbox on this machine.
@@ -334,23 +305,23 @@ def probe(project: Path | None = None) -> list[Diagnosis]:
 def sandboxes(project: Path | None = None) -> Iterator[tuple[Sandbox | None, Diagnosis]]:
     """Try each kind of sandbox in turn; yield the sandbox, or None, and the diagnosis. Blocks."""
     environment = program_environment(project)
-    for name in ("bubblewrap", "podman"):
-        problems: list[str] = []
-        for sandbox in _installed(name, environment["PATH"], project):
+    for name, program in (("bubblewrap", "bwrap"), ("podman", "podman")):
+        found = shutil.which(program, path=environment["PATH"])
+        if found is None or _is_in(found, project):
+            yield None, Diagnosis(name, False, f"It is not installed: run `apt install {name}`.")
+            continue
+        # bwrap before 0.8.0, or with the set-user-id bit, lacks the options.
+        ways: tuple[Sandbox, ...] = (Bubblewrap(found, NO_NAMESPACES), Bubblewrap(found))
+        problems: dict[str, None] = {}
+        for sandbox in ways if name == "bubblewrap" else (Podman(found),):
             problem = _try(sandbox, environment)
             if problem is None:
-                works = (
-                    f"{sandbox.executable}: a program in it had no network access and could see "
-                )
-                yield sandbox, Diagnosis(name, True, f"{works}nothing outside its project.")
+                saw = "a program in it had no network access and could see nothing outside its project."
+                yield sandbox, Diagnosis(name, True, f"{found}: {saw}")
                 break
-            problems += [] if problem in problems else [f"{sandbox.executable}: {problem}"]
+            problems[f"{found}: {problem}"] = None
         else:
-            missing = f"It is not installed: run `apt install {name}` or your system's equivalent."
-            if sys.platform != "linux":
-                missing = "It is not installed (bubblewrap needs Linux)."
-            failed = f"It does not work here: {' / '.join(dict.fromkeys(problems))}"
-            yield None, Diagnosis(name, False, failed if problems else missing)
+            yield None, Diagnosis(name, False, f"It does not work here: {' / '.join(problems)}")
 
 
 def program_environment(project: Path | None) -> dict[str, str]:
@@ -361,22 +332,6 @@ def program_environment(project: Path | None) -> dict[str, str]:
     return {**known, "PATH": os.pathsep.join(trusted)}
 
 
-def _installed(name: str, path: str, project: Path | None) -> Iterator[Sandbox]:
-    """Yield the ways to use one kind of sandbox with this machine's programs, untried."""
-    found = shutil.which("bwrap" if name == "bubblewrap" else name, path=path)
-    if found is None or _is_in(found, project):
-        return
-    if name == "bubblewrap":
-        yield Bubblewrap(found, NO_NAMESPACES)
-        # bwrap before 0.8.0, or with the set-user-id bit, lacks those options.
-        yield Bubblewrap(found)
-    else:
-        yield Podman(found)
-        for runtime in RUNTIMES:
-            if shutil.which(runtime, path=path):
-                yield Podman(found, ("--runtime", runtime))
-
-
 def _is_in(path: str, project: Path | None) -> bool:
     return project is not None and Path(path).resolve().is_relative_to(project.resolve())
 
@@ -384,9 +339,8 @@ def _is_in(path: str, project: Path | None) -> bool:
 def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
     """Run this interpreter in a sandbox; return why the sandbox is unusable, or None if it works."""
     with TemporaryDirectory(prefix="nb-trial-") as folder:
-        project, outside, private = (Path(folder, name) for name in ("project", "outside", "own"))
-        # A container's name must be unique.
-        private = private.with_name(f"{Path(folder).name}-own")
+        project, outside = Path(folder, "project"), Path(folder, "outside")
+        private = Path(folder, f"{Path(folder).name}-own")  # a container's name must be unique
         hidden, fixed = project / ".nb", project / "environment"
         for made in (project, private, hidden, fixed):
             made.mkdir()
@@ -430,11 +384,11 @@ def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
 def find_program(
     argv: Sequence[str], environment: Mapping[str, str], project: Path
 ) -> tuple[list[str], tuple[Path, ...]]:
-    """Return a command with its program's path in the sandbox, and what the program needs to be seen.
+    """Return a command with its program's path, and the folders that the program needs to be seen.
 
-    These are the ``sys.prefix`` and ``sys.base_prefix`` of an interpreter, by all links that lead to it.
-    Nothing is run to find them, because sandboxed code may have written the interpreter. What files in
-    the project name is visible only if it is an installation of Python outside.
+    These are its installation (``/opt/julia`` for ``/opt/julia/bin/julia``), and the one under a virtual
+    environment. Sandboxed code may have written the files of the project: what they name is not shown,
+    except this process's own Python.
 
     Raises:
         OSError: there is no such program.
@@ -442,52 +396,24 @@ def find_program(
     found = shutil.which(argv[0], path=environment.get("PATH"))
     if found is None:
         raise FileNotFoundError(f"There is no program {argv[0]}.")
-    program: Path | None = None
-    seen: list[Path] = []
-    is_trusted = True
+    program, prefixes = Path(found).absolute(), list[Path]()
+    if any(each.is_relative_to(project) for each in (program, program.parent.resolve())):
+        prefixes += map(Path, (sys.prefix, sys.base_prefix))
+    else:
+        settings = program.parents[1] / "pyvenv.cfg"
+        if settings.is_file():
+            lines = map(str.split, settings.read_text("utf-8", "replace").splitlines())
+            prefixes += [Path(words[2]).parent for words in lines if words[:2] == ["home", "="]]
+            prefixes.append(program.parents[1])
+        else:
+            program = program.resolve()
+        prefixes.append(program.resolve().parents[1])
     home = Path.home().resolve()
-    for link in _links(Path(found).absolute()):
-        real = link.parent.resolve() / link.name
-        is_trusted = is_trusted and not any(each.is_relative_to(project) for each in (link, real))
-        prefix = link.parents[1]
-        settings = _settings(prefix)
-        base = [Path(settings["home"]).parent] if "home" in settings else []
-        for folder in (prefix, *base):
-            real = folder.resolve()
-            is_python = any(real.glob("lib*/py*/os.py")) or (is_trusted and settings)
-            if real.is_relative_to(project) or any(map(folder.is_relative_to, SYSTEM)):
-                program = program or link
-            elif is_python and not any(each.is_relative_to(real) for each in (project, home)):
-                program = program or link
-                seen += [real] if folder.is_relative_to(project) else [folder, real]
-    if program is None:
-        # /opt/julia/bin/julia needs /opt/julia.
-        program = Path(found).resolve() if is_trusted else Path(found).absolute()
-        top = program.parents[1]
-        if is_trusted and not any(each.is_relative_to(top) for each in (project, home)):
-            seen.append(top)
-    return [str(program), *argv[1:]], tuple(dict.fromkeys(seen))
-
-
-def _links(path: Path) -> Iterator[Path]:
-    """Yield a path, what it links to, in turn, and its real path."""
-    for _ in range(40):  # as Linux has it
-        yield path
-        try:
-            path = Path(os.path.normpath(path.parent / path.readlink()))
-        except OSError:
-            break
-    yield path.resolve()
-
-
-def _settings(prefix: Path) -> dict[str, str]:
-    """Return the settings of a virtual environment; none if it is not one."""
-    file = prefix / "pyvenv.cfg"
-    try:
-        if not file.is_file():  # sandboxed code may have put a FIFO there
-            return {}
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            lines = [line.partition("=") for line in opened.read(100_000).splitlines()]
-    except (OSError, ValueError):
-        return {}
-    return {name.strip(): value.strip() for name, equals, value in lines if equals}
+    shown = {each for folder in prefixes for each in (folder, folder.resolve())}
+    return [str(program), *argv[1:]], tuple(
+        folder
+        for folder in sorted(shown)
+        if not any(each.is_relative_to(folder.resolve()) for each in (project, home))
+        and not folder.is_relative_to(project)
+        and not any(map(folder.is_relative_to, SYSTEM))
+    )

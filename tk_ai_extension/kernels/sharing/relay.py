@@ -1,5 +1,7 @@
 """The relay: acts as a kernel for its clients, and as a client of the shared kernel.
 
+``python -P -m tk_ai_extension.kernels.sharing --share .nb/shared/kernel.json -f CONNECTION_FILE``
+
 A program that launches a kernelspec's argv gets a process that behaves like a kernel: it uses the
 program's connection file and key, and ends on request. Each message's signature is verified with one key,
 and the message is signed with the other; its identity frames are kept, so that each client gets its own
@@ -8,12 +10,15 @@ replies.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
-from collections.abc import Mapping
+import os
+import signal
+import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 import zmq
@@ -21,21 +26,15 @@ import zmq.asyncio
 from jupyter_client.session import DELIM, Session
 from zmq.utils.monitor import recv_monitor_message
 
-from tk_ai_extension.kernels.sharing.share import Connection, NoConnection, Share
+from tk_ai_extension.kernels.sharing.share import LOG, Connection, NoConnection, Share
 
 log = logging.getLogger(__name__)
 
 GRACE = 30.0
-"""Grace period in seconds in which the owner may restart a kernel that is gone: `service.READY_TIMEOUT`."""
-
-POLL_INTERVAL = 0.1
-"""Seconds between checks of the connection file of a kernel that is gone."""
+"""Grace period in seconds in which the owner may restart a kernel that is gone."""
 
 NUDGE_INTERVAL = 0.25
 """Seconds after which a kernel_info request is repeated while iopub is not subscribed."""
-
-PROMPT_INTERVAL = 0.05
-"""Seconds between attempts to send input_request to a client whose stdin is not connected yet."""
 
 INTERRUPT_DELAY = 0.1
 """Seconds in which an interrupt may prove to be the start of a shutdown.
@@ -44,57 +43,34 @@ jupyter_client interrupts a kernel before it shuts it down or kills its process.
 would stop another client's code.
 """
 
-SEND_HIGH_WATER_MARK = 100_000
+HIGH_WATER_MARK = 100_000
 """SNDHWM: messages that are queued for a slow client; further ones are dropped."""
 
 LINGER = 500
 """Milliseconds in which the last replies are sent when the relay ends."""
 
-MAX_WAITING = 1000
-"""Requests that wait for a kernel that does not answer; further ones are refused."""
-
-Socket = zmq.asyncio.Socket
+CHANNELS = ("shell", "iopub", "stdin", "control")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A message with a verified signature.
 
     Attributes:
-        channel: Where it was received.
         identities: The routing prefix back to the sender; on iopub the topic.
         body: Header, parent header, metadata, content and buffers, as received.
         header: The unpacked header.
         parent: The id of the request that it answers; empty if there is none.
     """
 
-    channel: str
     identities: list[bytes]
     body: list[bytes]
-    header: Mapping[str, Any]
+    header: dict[str, Any]
     parent: str
-
-    @classmethod
-    def open(cls, session: Session, channel: str, frames: list[bytes]) -> Message | None:
-        """Verify a received message; return None if it must not be used."""
-        try:
-            identities, parts = cast("Any", session.feed_identities(frames))
-            opened: Any = session.deserialize(parts, content=False)
-            parent = str(opened["parent_header"].get("msg_id", ""))
-            return cls(channel, identities, parts[1:], opened["header"], parent)
-        except (ValueError, TypeError, KeyError, AttributeError) as problem:
-            log.warning("Refused a message on %s: %s", channel, problem)
-            return None
 
     @property
     def kind(self) -> str:
         """The message's type, such as ``execute_request``."""
         return str(self.header.get("msg_type", ""))
-
-    def signed(self, session: Session) -> list[bytes]:
-        """Return the frames of the message, signed with a session's key."""
-        signature: bytes = session.sign(self.body[:4])
-        return [*self.identities, DELIM, signature, *self.body]
 
 
 class Relay:
@@ -107,19 +83,29 @@ class Relay:
         front: The addresses to listen on, and the clients' key.
         share: The shared kernel.
         grace: Grace period in seconds in which a kernel that is gone may be restarted.
+
+    Raises:
+        NoConnection: There is no kernel, or an address to listen on is in use.
     """
 
     def __init__(self, front: Connection, share: Share, *, grace: float = GRACE) -> None:
-        self._front = front
-        self._session = front.session()
+        kernel = share.read()
         self._share = share
         self._grace = grace
+        self._clients, self._kernel = front.session(), kernel.session()
         self._context = zmq.asyncio.Context()
-        self._sockets: dict[str, Socket] = {}
-        self._kernel: _SharedKernel | None = None
-        self._ready = asyncio.Event()
-        self._held: list[Message] = []
-        self._waiting: dict[str, Message] = {}
+        self._front = {channel: self._listen(front, channel) for channel in (*CHANNELS, "hb")}
+        # A kernel sends input_request on stdin to the identity of the request on shell.
+        identity = uuid4().hex.encode()
+        self._back = {channel: self._socket(channel, identity) for channel in CHANNELS}
+        self._monitor: Any = self._back["control"].get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        )
+        for channel, socket in self._back.items():
+            socket.connect(kernel.address(channel))
+        self._ready = asyncio.Event()  # what the kernel publishes arrives
+        self._waiting: dict[str, tuple[str, Message]] = {}
+        self._own: set[str] = set()
         self._ended: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> tuple[str, int]:
@@ -127,29 +113,22 @@ class Relay:
 
         Returns:
             Why it ended, a sentence, and the exit status: 0 if it was stopped on request.
-
-        Raises:
-            NoConnection: an address is in use or invalid.
         """
+        work = [self._follow(), self._echo(), self._nudge(), self._await_launcher()]
+        work += [self._from_clients(channel) for channel in ("shell", "control", "stdin")]
+        work += [self._from_kernel(channel) for channel in CHANNELS]
+        tasks = {asyncio.ensure_future(each) for each in work}
         try:
-            self._bind()
-            work = {asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._echo())}
-            for channel in ("shell", "control", "stdin"):
-                work.add(asyncio.ensure_future(self._from_clients(channel)))
-            try:
-                done, _ = await asyncio.wait(
-                    {*work, self._ended}, return_when=asyncio.FIRST_COMPLETED
-                )
-                for each in done:
-                    each.result()
-            finally:
-                for task in work:
-                    task.cancel()
-                await asyncio.wait(work)
-            log.info("Ended: %s", self._ended.result()[0])
-            return self._ended.result()
+            done, _ = await asyncio.wait({*tasks, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             self._context.destroy(linger=LINGER)
+        log.info("Ended: %s", self._ended.result()[0])
+        return self._ended.result()
 
     def stop(self, reason: str, code: int = 0) -> None:
         """End the relay; the kernel keeps running."""
@@ -158,253 +137,194 @@ class Relay:
 
     def interrupt(self) -> None:
         """Interrupt the kernel, for a program that can only send signals."""
-        if self._kernel is not None:
-            self._kernel.ask("interrupt_request")
+        self._ask("interrupt_request")
 
-    def _bind(self) -> None:
+    def _listen(self, front: Connection, channel: str) -> zmq.asyncio.Socket:
+        socket = self._context.socket(zmq.PUB if channel == "iopub" else zmq.ROUTER)
+        socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        if channel != "iopub":
+            # A client that reconnects with its identity replaces its old connection.
+            socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         try:
-            for channel in ("shell", "iopub", "stdin", "control", "hb"):
-                socket = self._context.socket(zmq.PUB if channel == "iopub" else zmq.ROUTER)
-                self._sockets[channel] = socket
-                socket.setsockopt(zmq.SNDHWM, SEND_HIGH_WATER_MARK)
-                if channel != "iopub":
-                    # A client that reconnects with its identity replaces its old connection.
-                    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-                if channel == "stdin":
-                    # Raise EHOSTUNREACH for a client that is not connected instead of dropping.
-                    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-                socket.bind(self._front.address(channel))
+            socket.bind(front.address(channel))
         except zmq.ZMQError as problem:
-            where = self._front.info["ip"]
+            where = front.address(channel)
             raise NoConnection(f"Cannot listen at {where}: {problem.strerror}.") from None
+        return socket
+
+    def _socket(self, channel: str, identity: bytes) -> zmq.asyncio.Socket:
+        socket = self._context.socket(zmq.SUB if channel == "iopub" else zmq.DEALER)
+        socket.setsockopt(zmq.RCVHWM, 0)
+        socket.setsockopt(zmq.SNDHWM, 0)
+        if channel == "iopub":
+            socket.setsockopt(zmq.SUBSCRIBE, b"")
+        else:
+            socket.setsockopt(zmq.IDENTITY, identity)
+        return socket
 
     # --- the kernel's side
 
     async def _follow(self) -> None:
-        """Stay connected to the kernel, and reconnect to the one that replaces it."""
-        while (kernel := await self._find_kernel()) is not None:
-            tasks = [
-                asyncio.ensure_future(self._from_kernel(kernel, each)) for each in kernel.sockets
-            ]
-            lost = asyncio.ensure_future(kernel.lost.wait())
-            tasks += [lost, asyncio.ensure_future(self._serve(kernel, lost))]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for each in done:
-                    each.result()
-            finally:
-                self._ready.clear()
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
-                kernel.close()
-                self._kernel = None
-            log.info("The kernel is gone; waiting %g s for a restart", self._grace)
-            waiting, self._waiting = self._waiting, {}
-            for request in waiting.values():
-                self._fail(request, "The shared kernel was restarted, or died.")
-        if self._share.is_withdrawn():
-            self.stop("The kernel is no longer shared.")
-        elif not self._share.path.exists():
-            self.stop(f"The kernel is gone: {self._share.path} is a dead link.", 1)
-        else:
-            late = f"The kernel of {self._share.path} did not answer within {self._grace:g} s."
-            self.stop(late, 1)
-
-    async def _find_kernel(self) -> _SharedKernel | None:
-        """Connect to the shared kernel; return None if there is none within the grace period."""
+        """Follow the kernel through restarts: it has the same address and key after one."""
         clock = asyncio.get_running_loop().time
-        until = clock() + self._grace
-        kernel: _SharedKernel | None = None
-        try:
-            while clock() < until and not self._share.is_withdrawn():
-                connection = None
-                with suppress(NoConnection):
-                    connection = self._share.read()
-                if kernel is not None and kernel.connection != connection:
-                    kernel.close()
-                    kernel = None
-                if kernel is None and connection is not None:
-                    kernel = _SharedKernel(self._context, connection)
-                # Poll: a file that does not exist yet cannot be watched. Bounded by the grace period.
-                connected = asyncio.Event() if kernel is None else kernel.connected
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(connected.wait(), POLL_INTERVAL)
-                    found, kernel = kernel, None
-                    return found
-            return None
-        finally:
-            if kernel is not None:
-                kernel.close()
-
-    async def _serve(self, kernel: _SharedKernel, lost: asyncio.Future[Any]) -> None:
-        """Forward requests once the kernel's outputs arrive."""
-        # Slow joiner: no event reports when the subscription takes effect, and the kernel drops what it
-        # publishes before.
-        while not kernel.subscribed.is_set():
-            kernel.ask("kernel_info_request")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(kernel.subscribed.wait(), NUDGE_INTERVAL)
-        log.info("Relaying to %s", kernel.connection.address("shell"))
-        self._kernel = kernel
-        self._ready.set()
-        held, self._held = self._held, []
-        for message in held:
-            self._forward(message)
-        await lost
-
-    async def _from_kernel(self, kernel: _SharedKernel, channel: str) -> None:
+        until: float | None = clock() + self._grace
         while True:
-            frames = await kernel.sockets[channel].recv_multipart()
-            message = Message.open(kernel.session, channel, frames)
+            try:
+                async with asyncio.timeout_at(until):
+                    event: Any = await recv_monitor_message(self._monitor)
+            except TimeoutError:
+                late = f"The kernel of {self._share.path} did not answer within {self._grace:g} s."
+                self.stop(late, 1)
+                return
+            if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                until = None
+                continue
+            if until is None:  # else a dying kernel accepted, and ZeroMQ tries again
+                log.info("The kernel is gone; waiting %g s for a restart", self._grace)
+                until = clock() + self._grace
+                self._ready.clear()
+                self._own.clear()
+                waiting, self._waiting = self._waiting, {}
+                for channel, request in waiting.values():
+                    self._fail(channel, request)
+            if self._share.is_withdrawn():
+                self.stop("The kernel is no longer shared.")
+
+    async def _nudge(self) -> None:
+        """Ask the kernel for messages until they arrive.
+
+        Slow joiner: no event reports when the subscription takes effect, and the kernel drops what it
+        publishes before.
+        """
+        while True:
+            if not self._ready.is_set():
+                self._ask("kernel_info_request")
+            await asyncio.sleep(NUDGE_INTERVAL)
+
+    async def _from_kernel(self, channel: str) -> None:
+        while True:
+            frames = await self._back[channel].recv_multipart()
+            message = _opened(self._kernel, channel, frames)
             if message is None:
                 continue
-            if channel == "iopub":
-                kernel.subscribed.set()
-            if message.parent in kernel.own or message.kind == "iopub_welcome":
+            if message.parent in self._own:
+                if channel == "iopub":
+                    self._ready.set()
                 continue
             if channel in ("shell", "control"):
                 self._waiting.pop(message.parent, None)
-            if channel == "stdin":
-                await self._prompt(message)
-            else:
-                self._sockets[channel].send_multipart(message.signed(self._session))
-
-    async def _prompt(self, message: Message) -> None:
-        """Send an input_request once its client's stdin is connected, while the request is pending.
-
-        A client's sockets connect one after another, and no event reports when.
-        """
-        while message.parent in self._waiting:
-            try:
-                await self._sockets["stdin"].send_multipart(message.signed(self._session))
-            except zmq.ZMQError as problem:
-                if problem.errno != zmq.EHOSTUNREACH:
-                    raise
-                await asyncio.sleep(PROMPT_INTERVAL)
-            else:
-                return
+            self._front[channel].send_multipart(_signed(message, self._clients))
 
     # --- the clients' side
 
     async def _echo(self) -> None:
         """Answer heartbeats: the relay ends when the kernel does."""
-        socket = self._sockets["hb"]
         while True:
-            await socket.send_multipart(await socket.recv_multipart())
+            await self._front["hb"].send_multipart(await self._front["hb"].recv_multipart())
 
     async def _from_clients(self, channel: str) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            if channel != "control":  # a shutdown is answered without a kernel
-                await self._ready.wait()
-            frames = await self._sockets[channel].recv_multipart()
-            message = Message.open(self._session, channel, frames)
+            frames = await self._front[channel].recv_multipart()
+            message = _opened(self._clients, channel, frames)
             if message is None:
                 continue
             if message.kind == "shutdown_request":
-                self._shut_down(message)
+                content: Any = self._clients.unpack(message.body[3])
+                done = {"status": "ok", "restart": content.get("restart") is True}
+                self._reply(channel, message, "shutdown_reply", done)
+                self.stop("A client shut the relay down; the kernel keeps running.")
             elif message.kind == "interrupt_request":
-                loop.call_later(INTERRUPT_DELAY, self._forward, message)
+                loop.call_later(INTERRUPT_DELAY, self._forward, channel, message)
             else:
-                self._forward(message)
+                if channel != "control":
+                    await self._ready.wait()
+                self._forward(channel, message)
 
-    def _forward(self, message: Message) -> None:
+    def _forward(self, channel: str, message: Message) -> None:
         if self._ended.done():
             return
-        if len(self._waiting) + len(self._held) >= MAX_WAITING:
-            self._fail(message, "The shared kernel does not answer.")
-            return
-        if self._kernel is None:
-            self._held.append(message)
-            return
         if message.kind.endswith("_request"):
-            # A reply needs only the header and the identities.
-            self._waiting[str(message.header["msg_id"])] = replace(message, body=[])
-        socket = self._kernel.sockets[message.channel]
-        socket.send_multipart(message.signed(self._kernel.session))
+            self._waiting[str(message.header["msg_id"])] = channel, message._replace(body=[])
+        self._back[channel].send_multipart(_signed(message, self._kernel))
 
-    def _shut_down(self, request: Message) -> None:
-        """Answer a client's shutdown_request: only its relay ends, not the shared kernel."""
-        content: Any = self._session.unpack(request.body[3])
-        restart = isinstance(content, dict) and content.get("restart") is True
-        self._reply(request, "shutdown_reply", {"status": "ok", "restart": restart})
-        self.stop("A client shut the relay down; the kernel keeps running.")
+    def _ask(self, kind: str) -> None:
+        """Send a request of the relay itself on the control channel; its reply is not forwarded."""
+        message = self._kernel.msg(kind, {})
+        self._own.add(message["header"]["msg_id"])
+        self._back["control"].send_multipart(self._kernel.serialize(message))
 
-    def _fail(self, request: Message, reason: str) -> None:
+    def _fail(self, channel: str, request: Message) -> None:
         """Answer a request with an error, because the kernel will not answer it."""
-        if not request.kind.endswith("_request"):
-            return
+        reason = "The shared kernel was restarted, or died."
         error: dict[str, Any] = {"ename": "KernelGone", "evalue": reason, "traceback": []}
         if request.kind == "execute_request":
-            self._reply(request, "error", error, "iopub")
-        self._reply(
-            request, request.kind.replace("_request", "_reply"), {"status": "error", **error}
-        )
-        self._reply(request, "status", {"execution_state": "idle"}, "iopub")
+            self._reply("iopub", request, "error", error)
+        kind = request.kind.replace("_request", "_reply")
+        self._reply(channel, request, kind, {"status": "error", **error})
+        self._reply("iopub", request, "status", {"execution_state": "idle"})
 
-    def _reply(
-        self, request: Message, kind: str, content: dict[str, Any], channel: str | None = None
-    ) -> None:
-        identities = request.identities if channel is None else [kind.encode()]
-        message = self._session.msg(kind, content, parent={"header": request.header})
-        frames = self._session.serialize(message, identities)
-        self._sockets[channel or request.channel].send_multipart(frames)
+    def _reply(self, channel: str, request: Message, kind: str, content: dict[str, Any]) -> None:
+        identities = [kind.encode()] if channel == "iopub" else request.identities
+        message = self._clients.msg(kind, content, parent={"header": request.header})
+        self._front[channel].send_multipart(self._clients.serialize(message, identities))
+
+    async def _await_launcher(self) -> None:
+        """End with the launching program (``JPY_PARENT_PID``, set by jupyter_client)."""
+        parent = os.getppid()
+        # Poll: there is no event to wait for.
+        while os.environ.get("JPY_PARENT_PID") != str(parent) or os.getppid() == parent:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        self.stop("The launching program has ended.")
 
 
-class _SharedKernel:
-    """The sockets to one incarnation of the shared kernel.
+def _opened(session: Session, channel: str, frames: list[bytes]) -> Message | None:
+    """Verify a received message; return None if it must not be used."""
+    try:
+        identities, parts = session.feed_identities(frames)
+        opened: Any = session.deserialize(parts, content=False)
+        parent = str(opened["parent_header"].get("msg_id", ""))
+        return Message(list(identities), cast("list[bytes]", parts[1:]), opened["header"], parent)
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        log.warning("Refused a message on %s: %s", channel, problem)
+        return None
 
-    Attributes:
-        connection: Its address and key.
-        session: Signs with its key.
-        sockets: The sockets of all channels but ``hb``.
-        connected: Set when the control socket has completed its ZeroMQ handshake.
-        subscribed: Set when messages arrive on iopub.
-        lost: Set when the other end has disconnected.
-        own: The ids of the relay's own requests.
-    """
 
-    def __init__(self, context: zmq.asyncio.Context, connection: Connection) -> None:
-        self.connection = connection
-        self.session = connection.session()
-        self.sockets: dict[str, Socket] = {}
-        self.connected, self.subscribed, self.lost = (asyncio.Event() for _ in range(3))
-        self.own: set[str] = set()
-        # A kernel sends input_request on stdin to the identity of the request on shell.
-        identity = uuid4().hex.encode()
-        for channel in ("shell", "iopub", "stdin", "control"):
-            socket = context.socket(zmq.SUB if channel == "iopub" else zmq.DEALER)
-            socket.setsockopt(zmq.RCVHWM, 0)
-            socket.setsockopt(zmq.SNDHWM, 0)
-            if channel == "iopub":
-                socket.setsockopt(zmq.SUBSCRIBE, b"")
-            else:
-                socket.setsockopt(zmq.IDENTITY, identity)
-            self.sockets[channel] = socket
-        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        self._monitor: Any = self.sockets["control"].get_monitor_socket(events)
-        self._watching = asyncio.ensure_future(self._watch())
-        for channel, socket in self.sockets.items():
-            socket.connect(connection.address(channel))
+def _signed(message: Message, session: Session) -> list[bytes]:
+    """Return the frames of a message, signed with a session's key."""
+    return [*message.identities, DELIM, session.sign(message.body[:4]), *message.body]
 
-    async def _watch(self) -> None:
-        while not self.lost.is_set():
-            event: Any = await recv_monitor_message(self._monitor)
-            if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self.connected.set()
-            elif self.connected.is_set():  # else a dying kernel accepted, and ZeroMQ tries again
-                self.lost.set()
 
-    def ask(self, kind: str) -> None:
-        """Send a request of the relay itself on the control channel; its reply is not forwarded."""
-        message = self.session.msg(kind, {})
-        self.own.add(message["header"]["msg_id"])
-        self.sockets["control"].send_multipart(self.session.serialize(message))
+async def _relay(front: Path, share: Share, grace: float) -> int:
+    relay = Relay(Connection.read(front), share, grace=grace)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, relay.interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, relay.stop, f"Received {number.name}.")
+    reason, code = await relay.run()
+    if code:
+        sys.stderr.write(f"{reason}\n")
+    return code
 
-    def close(self) -> None:
-        """Close the sockets; the kernel keeps running."""
-        self._watching.cancel()
-        self.sockets["control"].disable_monitor()
-        for socket in self.sockets.values():
-            socket.close(linger=0)
+
+def main() -> int:
+    """Relay until the relay is stopped or the kernel is gone; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tk_ai_extension.kernels.sharing")
+    parser.add_argument("--share", type=Path, required=True, help="link in .nb/shared")
+    parser.add_argument("-f", type=Path, required=True, help="connection file to serve")
+    parser.add_argument("--grace", type=float, default=GRACE, help="seconds to wait for a restart")
+    arguments = parser.parse_args()
+    share = Share(arguments.share.absolute().parents[1])
+    logging.basicConfig(
+        filename=share.folder / LOG,
+        level=logging.INFO,
+        format=f"%(asctime)s relay {os.getpid()}: %(message)s",
+    )
+    with suppress(OSError):
+        (share.folder / LOG).chmod(0o600)
+    try:
+        return asyncio.run(_relay(arguments.f, share, arguments.grace))
+    except NoConnection as problem:
+        log.error("%s", problem)  # noqa: TRY400 - the message is complete
+        sys.stderr.write(f"{problem}\n")
+        return 1

@@ -53,9 +53,7 @@ class Connection:
             raise NoConnection(f"There is no connection file at {path}.") from None
         except (OSError, ValueError) as problem:
             raise NoConnection(f"The connection file {path} cannot be read: {problem}.") from None
-        needed = {"transport", "ip", "key", "signature_scheme", "shell_port", "iopub_port"}
-        needed |= {"stdin_port", "control_port", "hb_port"}
-        if not isinstance(info, dict) or not needed <= info.keys():
+        if not isinstance(info, dict) or not {"transport", "key", "hb_port"} <= info.keys():
             raise NoConnection(f"{path} is not a connection file.")
         if not info["key"]:
             raise NoConnection(
@@ -189,15 +187,14 @@ def install_shared_kernelspec(share: Share, *, language: str = "python") -> Inst
         OSError: the folder cannot be written.
     """
     specs, name = KernelSpecManager(), _name(share)
-    taken = False
-    for other in specs.find_kernel_specs():
-        if other.startswith(PREFIX) and other != name:
-            # Truncated, or another program's: it takes no name.
-            with contextlib.suppress(Exception):
-                spec = specs.get_kernel_spec(other)
-                is_shared = os.path.lexists(spec.argv[spec.argv.index("--share") + 1])
-                taken = taken or (spec.display_name == DISPLAY_NAME and is_shared)
-    display_name = f"{DISPLAY_NAME}: {share.folder.parent.name}" if taken else DISPLAY_NAME
+    others = [
+        specs.get_kernel_spec(other).display_name
+        for other in specs.find_kernel_specs()
+        if other.startswith(PREFIX) and other != name
+    ]
+    display_name = DISPLAY_NAME
+    if DISPLAY_NAME in others:
+        display_name = f"{DISPLAY_NAME}: {share.folder.parent.name}"
     made = {
         # -P: a file in the notebook's folder must not shadow a module.
         "argv": [
