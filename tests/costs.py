@@ -34,19 +34,19 @@ def cost(tool: str, cells: int, *calls: int, transactions: float) -> Cost:
     return Cost(tool, cells, dict(zip(get_args(Documents), calls, strict=True)), transactions)
 
 
-MAX_MODULES = 85
+MAX_MODULES = 60
 """Modules of the package that `execute_cell` may pass, beside values and errors (`model`)."""
 
 COSTS = (
     cost("list_kernels", 10, 6_050, 6_050, transactions=0),
-    cost("execute_ipython", 10, 12_700, 12_700, transactions=2),
-    # A busy machine pushes the outputs to the tab in two parts: 19,000 to 22,900 were counted.
-    cost("execute_cell", 10, 15_000, 21_500, transactions=2),
+    cost("execute_ipython", 10, 11_600, 11_600, transactions=1),
+    # A busy machine pushes the outputs to the tab in two parts: 18,000 to 22,000 were counted.
+    cost("execute_cell", 10, 13_800, 20_500, transactions=2),
     cost("overwrite_cell", 10, 7_800, 29_500, transactions=1),
-    cost("insert_and_execute_cell", 10, 17_000, 46_000, transactions=3),
+    cost("insert_and_execute_cell", 10, 15_500, 44_500, transactions=2),
     cost("overwrite_cell", 500, 7_750, 263_000, transactions=1),
-    cost("list_cells", 500, 12_300, 12_900, transactions=0),
+    cost("list_cells", 500, 7_500, 8_100, transactions=0),
     cost("insert_cell", 500, 8_150, 267_500, transactions=1),
-    cost("insert_and_execute_cell", 500, 16_950, 239_000, transactions=3),
+    cost("insert_and_execute_cell", 500, 16_100, 237_000, transactions=2),
 )
 """The calls, in the order in which they are measured."""

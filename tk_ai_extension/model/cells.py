@@ -93,6 +93,11 @@ class Cell:
         text = f"{self.key}\0{self.type}\0{self.hash}"
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
+    @property
+    def version(self) -> str:
+        """The version of the source in an address."""
+        return self.hash[:VERSION_LENGTH]
+
     def has_version(self, version: str) -> bool:
         """Return whether the source's hash begins with a version, which has at least four digits."""
         return re.fullmatch(VERSION, version) is not None and self.hash.startswith(version)
@@ -198,7 +203,7 @@ class Snapshot:
 
     def address(self, cell: Cell) -> str:
         """Return the versioned address of a cell, for example ``318a.9f2c41d0``."""
-        return f"{self.short_key(cell)}.{cell.hash[:VERSION_LENGTH]}"
+        return f"{self.short_key(cell)}.{cell.version}"
 
     @property
     def language(self) -> str:

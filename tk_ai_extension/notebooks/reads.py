@@ -37,27 +37,30 @@ class Seen:
         self._max = max_cells
         self._count = 0
         # Hashes by cell, for each caller, the least recently active one first.
-        self._callers: OrderedDict[str, OrderedDict[str, str]] = OrderedDict()
+        self._callers: OrderedDict[str, dict[str, str]] = OrderedDict()
 
     def __len__(self) -> int:
         return self._count
 
     def mark(self, caller: Caller, cell: str, source_hash: str) -> None:
         """Record that the caller has read the whole source with this hash. Needs a caller with a key."""
-        if caller.key is None:
-            return
-        cells = self._callers.setdefault(caller.identity, OrderedDict())
-        self._callers.move_to_end(caller.identity)
-        self._count += cell not in cells
-        cells[cell] = source_hash
-        cells.move_to_end(cell)
-        while self._count > self._max:
-            self._forget_one()
+        self._mark(caller, {cell: source_hash})
 
     def mark_cells(self, caller: Caller, cells: Iterable[Cell]) -> None:
         """Record that the caller has read the whole sources of these cells."""
-        for cell in cells:
-            self.mark(caller, cell.key, cell.hash)
+        self._mark(caller, {cell.key: cell.hash for cell in cells})
+
+    def _mark(self, caller: Caller, hashes: dict[str, str]) -> None:
+        if caller.key is None:
+            return
+        identity = caller.identity
+        cells = self._callers.setdefault(identity, {})
+        self._callers.move_to_end(identity)
+        self._count -= len(cells)
+        cells |= hashes
+        self._count += len(cells)
+        while self._count > self._max:
+            self._forget_one()
 
     def expectation(self, caller: Caller, cell: str) -> str | None:
         """Return the hash that the caller's next change of a cell must find; None if it was not read."""
@@ -80,7 +83,8 @@ class Seen:
         if len(self._callers) > 1:
             self._count -= len(self._callers.pop(oldest))
         else:
-            self._callers[oldest].popitem(last=False)
+            cells = self._callers[oldest]
+            del cells[next(iter(cells))]
             self._count -= 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,7 +124,7 @@ def unread_conflict(
 
 
 def mark_seen(
-    workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Sequence[Cell]
+    workspace: Workspace, caller: Caller, snapshot: Snapshot, cells: Iterable[Cell]
 ) -> None:
     """Record that the caller has read the whole source of these cells."""
     workspace.by_path.at(snapshot.path).seen.mark_cells(caller, cells)

@@ -108,8 +108,10 @@ async def list_cells(
     snapshot = await workspace.read(document)
     shown = snapshot.cells[start : start + limit]
     state = cell_states(context, snapshot, shown)
-    whole = [cell for cell in shown if _fits_a_line(cell)]
-    editing.mark_seen(workspace, caller, snapshot, whole)
+    short = snapshot.short_keys
+    # A line of these shows the whole source, so that they count as read.
+    whole = {cell.key: cell for cell in shown if cell.source == cell.first_line[:LINE]}
+    editing.mark_seen(workspace, caller, snapshot, whole.values())
     return CellList(
         notebook=document.path,
         total_cells=len(snapshot.cells),
@@ -118,7 +120,7 @@ async def list_cells(
         cells=[
             CellLine(
                 index=cell.index,
-                cell=snapshot.short_keys[cell.key],
+                cell=short[cell.key],
                 cell_type=cell.type,
                 execution_count=cell.execution_count,
                 state=state.get(cell.key),
@@ -126,19 +128,14 @@ async def list_cells(
                 if len(cell.first_line) <= LINE
                 else f"{cell.first_line[:LINE]}…",
                 lines=cell.source.count("\n") + 1,
-                address=snapshot.address(cell) if _fits_a_line(cell) else None,
+                address=f"{short[cell.key]}.{cell.version}" if cell.key in whole else None,
                 outputs=cell.outputs.count,
                 output_size=cell.outputs.size,
-                output_types=_kinds(cell.outputs),
+                output_types=_kinds(cell.outputs) if cell.outputs.count else [],
             )
             for cell in shown
         ],
     )
-
-
-def _fits_a_line(cell: Cell) -> bool:
-    """Return whether a line of a list shows the whole source, so that the cell counts as read."""
-    return cell.source == cell.first_line[:LINE]
 
 
 def _kinds(outputs: OutputsSummary) -> list[str]:
