@@ -1,11 +1,10 @@
-"""Diffs: complete, readable, and within a budget for every text."""
+"""Diffs: complete, readable, and quick for every text."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.celltext import parse, render
-from tk_ai_extension.model.diffs import DiffBudget, differences, line_diff
+from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.model.proposals import diff_lines
 from tk_ai_extension.notebooks.textdiff import text_edits
@@ -87,25 +86,18 @@ def patched(before: str, diff: str) -> str:
     return "\n".join(new + old[at:])
 
 
-@given(seed=st.integers(), kinds=st.integers(1, 200), steps=st.integers(0, 5_000))
-def test_a_diff_turns_one_text_into_the_other_within_any_budget(
-    seed: int, kinds: int, steps: int
-) -> None:
+@given(seed=st.integers(), kinds=st.integers(1, 200))
+def test_a_diff_turns_one_text_into_the_other(seed: int, kinds: int) -> None:
     choice = random.Random(seed)
     old = [f"{choice.randrange(kinds)}" for _ in range(choice.randrange(60))]
     new = [line for line in old if choice.random() > 0.1]
     for _ in range(choice.randrange(9)):
         new.insert(choice.randint(0, len(new)), f"{choice.randrange(kinds)}")
     before, after = "\n".join(old), "\n".join(new)
-    assert patched(before, line_diff(before, after, DiffBudget(steps))) == after
-    lines = diff_lines(before, after, whole=True, budget=DiffBudget(steps))
+    assert patched(before, line_diff(before, after)) == after
+    lines = diff_lines(before, after, whole=True)
     assert "\n".join(line.text for line in lines if line.mark in " -") == before
     assert "\n".join(line.text for line in lines if line.mark in " +") == after
-    budget = DiffBudget(steps)
-    places = differences(old, new, budget)
-    assert 0 <= budget.left <= steps
-    assert all(one.i2 < other.i1 and one.j2 < other.j1 for one, other in pairwise(places))
-    assert all(one.i1 < one.i2 or one.j1 < one.j2 for one in places)
 
 
 def test_a_line_that_looks_like_the_name_of_a_file_stays_in_the_diff() -> None:
@@ -126,15 +118,3 @@ _SOURCES = st.text("a\n\r\f\x85\u2028", max_size=4)
 @example(before="a", after="a\n")
 def test_every_change_is_in_the_diff(before: str, after: str) -> None:
     assert patched(before, line_diff(before, after)) == after
-
-
-def test_many_changed_lines_are_found_one_by_one() -> None:
-    before, after = ("\n".join(side) for side in zip(*map(assignments, range(9_000)), strict=True))
-    removed = [line for line in line_diff(before, after).split("\n") if line.startswith("-")]
-    assert len(removed) == 4_500
-
-
-def test_diffs_of_one_answer_share_a_budget_and_are_coarser_when_it_is_used_up() -> None:
-    budget = DiffBudget(40)
-    assert differences("abcdef", "axcyef", budget) == [(1, 2, 1, 2), (3, 4, 3, 4)]
-    assert differences("abcdef", "axcyef", budget) == [(1, 4, 1, 4)]

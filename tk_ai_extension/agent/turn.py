@@ -41,7 +41,7 @@ from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.diffs import DiffBudget, line_diff
+from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import (
     NotReadable,
     PathRefused,
@@ -423,9 +423,8 @@ class Turn:
             if entry.id in self._published:
                 continue
             self._published.add(entry.id)
-            budget = DiffBudget()
             for change in entry.changes:
-                self.publish(_changed(call, entry.path, change, entry.id, budget))
+                self.publish(_changed(call, entry.path, change, entry.id))
 
     def _publish_stopped(self, call: str, tool: str, began: float) -> None:
         stopped = CallStopped(self.why_stopped)
@@ -690,7 +689,7 @@ def _text(content: types.CallToolResult) -> str:
     return "\n".join(texts)
 
 
-def _changed(call: str, path: str, change: Change, entry: int, budget: DiffBudget) -> CellChanged:
+def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:
     content: CellContent | None = change.after or change.before
     before = "" if change.before is None else change.before.source
     after = "" if change.after is None else change.after.source
@@ -701,6 +700,6 @@ def _changed(call: str, path: str, change: Change, entry: int, budget: DiffBudge
         change.cell,
         change.index,
         "code" if content is None else content.type,
-        line_diff(before, after, budget),
+        line_diff(before, after),
         entry,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tk_ai_extension.model.cells import CellType
-from tk_ai_extension.model.diffs import DiffBudget, unified
+from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.json_values import Json
 
 Mark = Literal[" ", "+", "-", "@"]
@@ -278,15 +278,13 @@ def marked(mark: Mark, text: str) -> tuple[Line, ...]:
     return tuple(Line(mark, line) for line in text.split("\n"))
 
 
-def diff_lines(
-    before: str, after: str, *, whole: bool = False, budget: DiffBudget | None = None
-) -> tuple[Line, ...]:
+def diff_lines(before: str, after: str, *, whole: bool = False) -> tuple[Line, ...]:
     """Return a line diff with one line of context; all lines if ``whole`` is true."""
     old, new = before.split("\n"), after.split("\n")
     if whole and old == new:
         return marked(" ", after)
     context = max(len(old), len(new)) if whole else 1
-    found = list(unified(old, new, context, budget))
+    found = list(unified(old, new, context))
     # Skip the single hunk header if all lines are shown.
     return tuple(_line(line) for line in found[1 if whole else 0 :])
 

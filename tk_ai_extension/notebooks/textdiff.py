@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tk_ai_extension.model.diffs import DiffBudget, differences
+from tk_ai_extension.model.diffs import differences
 
 _CHARACTERS = 2000
 """Maximum characters of differing lines that are compared by character."""
@@ -30,15 +30,14 @@ def text_edits(old: str, new: str) -> list[TextEdit]:
     rest = min(len(old), len(new)) - head
     tail = min(common_prefix(old[::-1], new[::-1]), rest)
     old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
-    budget = DiffBudget()
     lines = [each.splitlines(keepends=True) for each in (old_middle, new_middle)]
     edits: list[TextEdit] = []
-    for edit in _edits(*lines, at=head, budget=budget):
+    for edit in _edits(*lines, at=head):
         removed = old[edit.start : edit.end]
         if max(len(removed), len(edit.new)) > _CHARACTERS:
             edits.append(edit)
         else:
-            edits += _edits(removed, edit.new, at=edit.start, budget=budget)
+            edits += _edits(removed, edit.new, at=edit.start)
     return edits
 
 
@@ -54,12 +53,10 @@ def common_prefix(a: str, b: str) -> int:
     return low
 
 
-def _edits(
-    old: Sequence[str], new: Sequence[str], *, at: int, budget: DiffBudget
-) -> Iterator[TextEdit]:
+def _edits(old: Sequence[str], new: Sequence[str], *, at: int) -> Iterator[TextEdit]:
     """Yield the edits between two sequences of characters or lines that start at ``at``."""
     places = [at]
     for part in old:
         places.append(places[-1] + len(part))
-    for i1, i2, j1, j2 in differences(old, new, budget):
+    for i1, i2, j1, j2 in differences(old, new):
         yield TextEdit(places[i1], places[i2], "".join(new[j1:j2]))

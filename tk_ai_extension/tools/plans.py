@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.diffs import DiffBudget, line_diff
+from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import (
     Change,
@@ -147,9 +147,8 @@ class Edit:
         A cell that several operations change runs once, as the last of them leaves it.
         """
         written = {id(change) for change in editing.last_writes(self.changes)}
-        budget = DiffBudget()
         steps = tuple(
-            _operation(self.snapshot, each, change, budget, run=self.run and id(change) in written)
+            _operation(self.snapshot, each, change, run=self.run and id(change) in written)
             for each, change in zip(self.operations, self.changes, strict=True)
         )
         runs = any(step.runs for step in steps)
@@ -296,7 +295,7 @@ RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lo
 
 
 def _operation(
-    snapshot: Snapshot, operation: Operation, change: Change, budget: DiffBudget, *, run: bool
+    snapshot: Snapshot, operation: Operation, change: Change, *, run: bool
 ) -> ProposalStep:
     """Return an operation as a step that is bound to the source for which it was planned.
 
@@ -304,7 +303,6 @@ def _operation(
         snapshot: The notebook before all operations.
         operation: The operation.
         change: What it does, after the operations before it.
-        budget: The steps that the diffs of a proposal may take.
         run: Whether the cell runs as the operation leaves it, if it is a code cell.
     """
     before, after = change.before, change.after
@@ -337,7 +335,7 @@ def _operation(
                 f"Change {'and run ' if runs else ''}{_name(cell)}{how}",
                 cell=_reference(snapshot, cell),
                 runs=runs,
-                lines=diff_lines(before.source, source, whole=runs, budget=budget),
+                lines=diff_lines(before.source, source, whole=runs),
                 identity=(source_hash(source), new_type, keep_outputs),
             )
             return _loading(step, before, after)
@@ -457,10 +455,8 @@ def _change_text(change: ChangedCell) -> str:
             return f"Changed cell {change.index} {name}:\n{change.diff or '(same source)'}"
 
 
-def changed_cell(
-    snapshot: Snapshot, change: Change, budget: DiffBudget | None = None
-) -> ChangedCell:
-    """Return a change as it appears in a result, whose diffs share a budget."""
+def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
+    """Return a change as it appears in a result."""
     cell = snapshot.by_key.get(change.cell) if change.action != "delete" else None
     return ChangedCell(
         action=change.action,
@@ -468,7 +464,7 @@ def changed_cell(
         index=change.index if cell is None else cell.index,
         address=snapshot.address(cell) if cell else None,
         cell_type=cell.type if cell else None,
-        diff=line_diff(change.before.source, change.after.source, budget)
+        diff=line_diff(change.before.source, change.after.source)
         if change.action == "replace" and change.before and change.after
         else None,
         removed_source=change.before.source
@@ -479,11 +475,11 @@ def changed_cell(
 
 def cells_changed(applied: editing.JournaledEdit) -> CellsChanged:
     """Return the result for applied operations."""
-    snapshot, budget = applied.snapshot, DiffBudget()
+    snapshot = applied.snapshot
     return CellsChanged(
         notebook=snapshot.path,
         total_cells=len(snapshot.cells),
-        changes=[changed_cell(snapshot, change, budget) for change in applied.changes],
+        changes=[changed_cell(snapshot, change) for change in applied.changes],
     )
 
 

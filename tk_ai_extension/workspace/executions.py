@@ -326,7 +326,6 @@ class Executions:
         interrupt = self._kernels.interrupt(run.kernel_id, only=run.request)
         task = self._tasks.spawn(interrupt, f"Interrupting run {run.id}")
         run.interrupts.add(task)
-        task.add_done_callback(run.interrupts.discard)
         return task
 
     async def _end_cancellation(self, run: Run, grace: float) -> Cancellation:
@@ -561,6 +560,7 @@ class Executions:
                 await asyncio.wait(run.interrupts, timeout=GRACE)
                 for interrupt in run.interrupts:
                     interrupt.cancel()
+                run.interrupts.clear()
             await updates.finish()
             if writer is not None:
                 count = step.execution.execution_count if step.execution else None

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.diffs import DiffBudget, line_diff, longest_increasing
+from tk_ai_extension.model.diffs import line_diff, longest_increasing
 from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
@@ -75,12 +75,11 @@ def net_changes(entries: Sequence[JournalEntry]) -> list[NetChange]:
     for entry in reversed(entries):
         for change in entry.changes:
             by_cell.setdefault((entry.path, change.cell), []).append(change)
-    budget = DiffBudget()
-    found = (_net(path, changes, budget) for (path, _), changes in by_cell.items())
+    found = (_net(path, changes) for (path, _), changes in by_cell.items())
     return [each for each in found if each is not None]
 
 
-def _net(path: str, changes: Sequence[Change], budget: DiffBudget) -> NetChange | None:
+def _net(path: str, changes: Sequence[Change]) -> NetChange | None:
     last = changes[-1]
     # A move has the content, too, so that the first and the last change have the two sides.
     before, after = changes[0].before, last.after
@@ -101,7 +100,7 @@ def _net(path: str, changes: Sequence[Change], budget: DiffBudget) -> NetChange 
         content.type,
         old,
         new,
-        line_diff(old, new, budget),
+        line_diff(old, new),
         truncated,
     )
 

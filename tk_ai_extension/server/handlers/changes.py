@@ -16,7 +16,6 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.diffs import DiffBudget
     from tk_ai_extension.model.operations import Change
     from tk_ai_extension.server.models import (
         ChangedCell,
@@ -103,9 +102,7 @@ async def _notebook(handler: TkAIHandler, named: str | None) -> str:
 
 
 def _described(entries: Sequence[JournalEntry], user: str) -> list[ChangeInfo]:
-    from tk_ai_extension.model.diffs import STEPS, DiffBudget
 
-    budget = DiffBudget(10 * STEPS)
     return [
         {
             "entry": entry.id,
@@ -115,18 +112,18 @@ def _described(entries: Sequence[JournalEntry], user: str) -> list[ChangeInfo]:
             "turn": entry.turn,
             "yours": entry.user == user,
             "summary": entry.summary,
-            "cells": [_cell(change, budget) for change in entry.changes],
+            "cells": [_cell(change) for change in entry.changes],
         }
         for entry in entries
     ]
 
 
-def _cell(change: Change, budget: DiffBudget) -> ChangedCell:
+def _cell(change: Change) -> ChangedCell:
     from tk_ai_extension.model.diffs import line_diff
 
     before = change.before.source if change.before else ""
     after = change.after.source if change.after else ""
-    diff = line_diff(before, after, budget)
+    diff = line_diff(before, after)
     return {
         "cell": change.cell,
         "action": change.action,

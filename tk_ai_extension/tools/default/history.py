@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.diffs import DiffBudget
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
@@ -68,7 +67,7 @@ class _UndoEdit(Edit):
 
 async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
     """Apply the edit and mark the entries as undone."""
-    workspace, count, budget = context.workspace, len(plan.entries), DiffBudget()
+    workspace, count = context.workspace, len(plan.entries)
     applied = await editing.undo(
         workspace,
         context.caller,
@@ -82,7 +81,7 @@ async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
         notebook=plan.document.path,
         undone=[entry.summary for entry in plan.entries],
         refused=list(plan.left),
-        changes=[changed_cell(applied.snapshot, change, budget) for change in applied.changes],
+        changes=[changed_cell(applied.snapshot, change) for change in applied.changes],
         total_cells=len(applied.snapshot.cells),
     )
 
