@@ -18,6 +18,7 @@ from tests.browser.open_notebook import (
     CLEAN,
     CLOSE,
     HAS,
+    ON_DISK,
     PRINTED,
     RAN,
     SHOWS,
@@ -272,6 +273,19 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
         await reads(lab, "n.ipynb", "# offline")
         await saved(lab, "n.ipynb", expected)
         await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
+
+
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
+async def test_with_collaboration_what_is_typed_just_before_the_page_closes_is_kept(
+    open_lab: OpenLab,
+) -> None:
+    lab = await open_lab(collaboration=True)
+    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    page = await opened(lab, "n.ipynb")
+    await page.evaluate(WRITE, [1, "  # typed"])
+    await page.wait_for_function(CLOSE)
+    await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
+    await page.evaluate(ON_DISK, ["n.ipynb", ["a = 1", "b = 2  # typed", "c = 3"]])
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")

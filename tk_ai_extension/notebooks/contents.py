@@ -26,6 +26,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import StoredNotebook, placed, read_notebook
+from tk_ai_extension.notebooks.rooms import Rooms
 from tk_ai_extension.notebooks.save_hooks import manager_errors
 from tk_ai_extension.notebooks.stored import Make, NotebookText, TextDocument
 
@@ -44,6 +45,7 @@ class ManagedNotebook(NotebookText):
     def __init__(self, manager: Any) -> None:
         super().__init__()
         self._manager = manager
+        self._rooms = Rooms(manager)
         # Jupyter's own managers write a file in place: a concurrent read would return a part of it.
         self._lock = asyncio.Lock()
         self._known: tuple[Any, StoredNotebook] | None = None
@@ -64,6 +66,7 @@ class ManagedNotebook(NotebookText):
 
     async def rewrite(self, path: str, make: Make) -> StoredNotebook:
         """See `NotebookText.rewrite`."""
+        await self._rooms.save(path)
         async with self._lock:
             for _ in range(_TRIES):
                 before = await self._load(path)
@@ -81,6 +84,7 @@ class ManagedNotebook(NotebookText):
                 return False
             model: Json = {"type": "notebook", "format": "json", "content": content}
             await ensure_async(self._manager.save(model, path))
+        await self._rooms.read(path)
         self._known = None
         return True
 

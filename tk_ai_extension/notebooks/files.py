@@ -115,6 +115,8 @@ class NotebookFile(NotebookText):
 
     async def rewrite(self, path: str, make: Make) -> StoredNotebook:
         """See `NotebookText.rewrite`."""
+        if self._hooks is not None:
+            await self._hooks.rooms.save(path)
         for _ in range(_TRIES):
             version, before = await self._load(path)
             after = await asyncio.to_thread(make, before)

@@ -58,9 +58,6 @@ _STALE_WARNING = (
     "a JupyterLab tab with unsaved changes cannot be reached: this is the last saved version"
 )
 
-_ROOM_READS = 5.0
-"""Seconds in which a collaboration room has read its file, or written what was typed meanwhile."""
-
 _FOREIGN_OUTPUTS = -1
 """An impossible number of outputs: the cell's outputs are not those of the run."""
 
@@ -163,26 +160,9 @@ class LiveDocument(SessionDocument):
         if not replica.checked:
             try:
                 replica.checked = (await self._kept.read()).nbformat[0] == 4
-                if tab.shared and replica.checked:
-                    await self._room_reads(tab)
             except InvalidNotebook:
                 replica.checked = True
         return tab if replica.checked else None
-
-    async def _room_reads(self, tab: Tab) -> None:
-        """Wait until a room that lived without pages has read what was written to its file.
-
-        It would do so later, over what the page has got by then.
-        """
-        deadline = time.monotonic() + _ROOM_READS
-        with suppress(TabGone, TabRefused):
-            while time.monotonic() < deadline:
-                async with self._tabs.locked(tab) as replica:
-                    shown = replica.snapshot(self.path).cells
-                stored = (await self._kept.stored()).cells
-                if [*map(_looks, shown)] == [*map(_looks, stored)]:
-                    return
-                await asyncio.sleep(0.1)
 
     async def _save_ended_runs(self) -> None:
         """Save outputs of cells that ended before a tab took the notebook from its file, without them.
@@ -682,13 +662,6 @@ class TabSink(OutputSink):
             return True
         self._is_whole = True
         return False
-
-
-def _looks(cell: Cell) -> tuple[str, str, int | None, int, int]:
-    outputs = cell.outputs
-    # How a file stores other outputs changes their size.
-    size = outputs.size if {*outputs.mimes} <= {"stdout", "stderr"} else 0
-    return cell.type, cell.source, cell.execution_count, outputs.count, size
 
 
 def _output_messages(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:

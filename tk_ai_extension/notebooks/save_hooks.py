@@ -27,6 +27,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.base import save_error
 from tk_ai_extension.notebooks.reading import StoredNotebook, read_notebook
+from tk_ai_extension.notebooks.rooms import Rooms
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
@@ -80,10 +81,14 @@ class SaveHooks:
 
     Args:
         contents_manager: Jupyter's contents manager.
+
+    Attributes:
+        rooms: jupyter-collaboration's rooms, which are on these files as well.
     """
 
     def __init__(self, contents_manager: ContentsManager) -> None:
         self._manager: Any = contents_manager  # its methods are not annotated
+        self.rooms = Rooms(contents_manager)
 
     async def pre_save(self, path: str, notebook: StoredNotebook) -> StoredNotebook:
         """Run the hooks on a notebook and return what they made of it, as Jupyter would write it.
@@ -128,6 +133,7 @@ class SaveHooks:
         The file is saved, so the change succeeded, whatever happens here.
         """
         manager = self._manager
+        await self.rooms.read(path)
         try:
             if manager.post_save_hook is not None or getattr(manager, "_post_save_hooks", True):
                 model = await ensure_async(manager.get(path, content=False))
