@@ -44,7 +44,7 @@ class Rooms:
             if _without_trust(content) != _without_trust(stored["content"]):
                 model = {"type": "notebook", "format": "json", "content": content}
                 await loader.maybe_save_content(model)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the notebook is written all the same
             _log.exception("The room of %s was not saved", path)
 
     async def read(self, path: str) -> None:
@@ -52,7 +52,7 @@ class Rooms:
         try:
             if (loader := self._loader(path)) is not None:
                 await loader.maybe_notify()
-        except Exception:
+        except Exception:  # noqa: BLE001 - the notebook is written all the same
             _log.exception("The room of %s did not read the file", path)
 
     @cached_property
@@ -68,7 +68,7 @@ class Rooms:
             return None
         loaders = collaboration.file_loaders
         file_id = loaders.file_id_manager.get_id(path)
-        return loaders[file_id] if file_id in loaders else None
+        return loaders[file_id] if file_id in loaders else None  # noqa: SIM401 - no `dict`
 
 
 def _without_trust(content: Json) -> Json:
