@@ -20,8 +20,8 @@ from traitlets.config import Config
 from tests.harness import end_server
 from tests.support.document_bench import DEADLINE, DocumentBench
 from tests.support.tab_page import TabPage, TabPerson
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.router import NotebookRouter
 
 
 @asynccontextmanager
@@ -61,41 +61,18 @@ async def listening_server(
         ServerApp.clear_instance()
 
 
-class OpenedInPage:
+class OpenedInPage(NotebookRouter):
     """A store whose notebooks a person opens in a page before an agent does."""
 
-    def __init__(self, store: NotebookStore, page: TabPage) -> None:
-        self._store = store
+    def __init__(self, store: NotebookRouter, page: TabPage) -> None:
+        vars(self).update(vars(store))
         self._page = page
 
     async def open(self, path: str) -> NotebookDocument:
         # What JupyterLab cannot open, nobody has open.
         with suppress(HTTPClientError):
             await self._page.opened(path)
-        return await self._store.open(path)
-
-    async def create(self, path: str, notebook: Json) -> NotebookDocument:
-        await self._store.create(path, notebook)
-        return await self.open(path)
-
-    async def copy(self, source: NotebookDocument, path: str) -> NotebookDocument:
-        await self._store.copy(source, path)
-        return await self.open(path)
-
-    async def exists(self, path: str) -> bool:
-        return await self._store.exists(path)
-
-    def file_of(self, path: str) -> str:
-        return self._store.file_of(path)
-
-    def renamed(self, old: str, new: str) -> None:
-        self._store.renamed(old, new)
-
-    def is_open(self, path: str) -> bool:
-        return self._store.is_open(path)
-
-    async def close(self) -> None:
-        await self._store.close()
+        return await super().open(path)
 
 
 def services_of(app: ServerApp) -> Any:
@@ -105,7 +82,7 @@ def services_of(app: ServerApp) -> Any:
     return found.services
 
 
-def store_of(app: ServerApp) -> NotebookStore:
+def store_of(app: ServerApp) -> NotebookRouter:
     """The store of the server's extension."""
     return services_of(app).workspace.store
 
@@ -138,7 +115,7 @@ class TabHarness:
 
     app: ServerApp
     address: str
-    store: NotebookStore
+    store: NotebookRouter
     page: TabPage
 
     async def another_page(self) -> TabPage:

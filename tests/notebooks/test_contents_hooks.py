@@ -29,7 +29,7 @@ from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.stored import TextDocument
+from tk_ai_extension.notebooks.stored import StoredDocument
 from tk_ai_extension.server.path_events import CONTENTS_EVENTS
 from tk_ai_extension.workspace.paths import notebook_path
 
@@ -103,7 +103,7 @@ async def test_an_edit_that_is_in_the_file_succeeds_whatever_fails_afterwards(
 ) -> None:
     """A person may have deleted or renamed the notebook at that moment."""
     document = await hooked.open(PLAIN)
-    assert isinstance(document, TextDocument)
+    assert isinstance(document, StoredDocument)
     manager.post_save_hook = lambda **_: None
     for error in (HTTPError(404), RuntimeError("a defect"), TypeError()):
 
@@ -119,7 +119,7 @@ async def test_an_edit_that_is_in_the_file_succeeds_whatever_fails_afterwards(
         async with document.writing("aaaa1111") as writer:
             await writer.start()
             await writer.finish(3)
-        assert document.session.saver is None
+        assert document.notebook.saver is None
 
 
 @pytest.mark.parametrize("left", [None, {}, {"cells": [None]}])
@@ -199,7 +199,7 @@ async def test_a_running_cell_follows_a_notebook_that_is_renamed(
 
     async def listen(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
         if data["action"] == "rename":
-            store.renamed(data["source_path"], data["path"])
+            store.notebooks.rename(data["source_path"], data["path"])
             renamed.set()
 
     (tmp_path / "old").mkdir()

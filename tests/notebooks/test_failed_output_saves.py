@@ -19,9 +19,7 @@ from tests.support.document_faults import no_file_larger_than
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound, ReadOnly, ToolError
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.autosave import LASTING, OutputSaver
-from tk_ai_extension.notebooks.output_sinks import StoredOutputSink
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.outputs import LASTING, OutputSaver, RunningOutputs, StoredOutputSink
 
 ERRORS = [DiskFull("full"), ReadOnly("read-only"), NotebookNotFound("missing"), KeyError("cells")]
 

@@ -108,7 +108,7 @@ async def test_a_contents_managers_notebook_is_followed(tmp_path: Path) -> None:
     )
 
     async def follow(old: str, new: str = "") -> None:
-        store.renamed(old, new)
+        store.notebooks.rename(old, new)
 
     PathEvents(manager.event_logger, follow, follow)
     (tmp_path / "old.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))

@@ -19,15 +19,18 @@ from tests.support.document_bench import DEADLINE, DocumentBench, code, notebook
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, ToolError
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks import autosave
-from tk_ai_extension.notebooks.autosave import MAX_DELAY, SAVE_DELAY, SAVE_SHARE, OutputSaver
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs
-from tk_ai_extension.notebooks.session import (
-    CellOutputWriter,
+from tk_ai_extension.notebooks import outputs
+from tk_ai_extension.notebooks.base import CellOutputWriter, NotebookDocument
+from tk_ai_extension.notebooks.notebook import Notebook
+from tk_ai_extension.notebooks.outputs import (
+    MAX_DELAY,
+    SAVE_DELAY,
+    SAVE_SHARE,
     Find,
-    NotebookSession,
+    OutputSaver,
     OutputSink,
     RunningCell,
+    RunningOutputs,
     StoredOutputSink,
 )
 
@@ -103,13 +106,22 @@ class Disk:
 CELL = Cell(0, "aaaa1111", "code", "a", id="aaaa1111")
 
 
-class SavedNotebook:
+class SavedNotebook(NotebookDocument):
     """A notebook of one cell, whose outputs a saver saves."""
 
-    path = "n.ipynb"
+    backend = "file"
+
+    async def read(self) -> Any:
+        """Not called."""
+
+    async def pull(self, look: Any) -> Any:
+        """Not called."""
+
+    async def attempt(self, operations: Any, number: int) -> Any:
+        """Not called."""
 
     def __init__(self, saver: OutputSaver) -> None:
-        self.session = NotebookSession()
+        super().__init__(Notebook("n.ipynb"))
         self.saver = saver
 
     async def locate(self, find: Find) -> RunningCell:  # noqa: ARG002
@@ -122,7 +134,7 @@ class SavedNotebook:
 @asynccontextmanager
 async def writing(saver: OutputSaver) -> AsyncGenerator[CellOutputWriter]:
     document: Any = SavedNotebook(saver)
-    async with document.session.writing(document, CELL.key) as writer:
+    async with document.writing(CELL.key) as writer:
         yield writer
 
 
@@ -141,7 +153,7 @@ async def test_a_save_that_takes_long_puts_the_next_one_off() -> None:
 async def test_a_save_that_fails_is_tried_again_later_and_later_also_after_the_end_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(autosave, "SAVE_DELAY", 0.05)
+    monkeypatch.setattr(outputs, "SAVE_DELAY", 0.05)
     disk = Disk(DiskFull("full"))
     async with writing(disk.saver) as writer:
         await writer.start()
@@ -171,8 +183,8 @@ async def test_the_outputs_of_a_run_with_a_lasting_error_are_given_up() -> None:
 async def test_outputs_that_cannot_be_saved_are_given_up_at_last_once_no_cell_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(autosave, "SAVE_DELAY", 0.05)
-    monkeypatch.setattr(autosave, "MAX_RETRY", 0.0)
+    monkeypatch.setattr(outputs, "SAVE_DELAY", 0.05)
+    monkeypatch.setattr(outputs, "MAX_RETRY", 0.0)
     disk = Disk(DiskFull("full"))
     async with writing(disk.saver) as writer:
         await writer.start()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.document_bench import DocumentBench, code, notebook, stream
 from tk_ai_extension.model.cells import Cell, Snapshot, cell_keys
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs
+from tk_ai_extension.notebooks.outputs import RunningOutputs
 
 NUMBERED = [f"cell-{number}" for number in range(6)]
 IDS = st.one_of(st.sampled_from(NUMBERED), st.none(), st.sampled_from(["aaaa1111", "bbbb2222"]))

@@ -28,9 +28,10 @@ from tk_ai_extension.model.operations import (
     OutcomeUnknown,
     Replace,
 )
-from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.live import LiveDocument
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.pages import Page, Pages, Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.router import NotebookRouter
 
 KEY = " typed"
 A, B = "aaaa1111", "bbbb2222"
@@ -99,11 +100,10 @@ class ScriptedTab(Tab):
     """A notebook in a tab that answers as the script says."""
 
     def __init__(self, script: Script, file: Path) -> None:
-        super().__init__(Page("ann", "c" * 16), "1")
-        self.path = "n.ipynb"
+        super().__init__(Page("ann", "c" * 16), "1", Notebook("n.ipynb"))
         self.script = script
         self.file = file
-        self.notebook = TabNotebook(self.path, STORED, "")
+        self.content = TabNotebook(self.path, STORED, "")
         self.place = "open"
         self.typed = False
         self.asked = 0
@@ -112,7 +112,7 @@ class ScriptedTab(Tab):
 
     @property
     def dirty(self) -> bool:
-        return self.notebook.dirty
+        return self.content.dirty
 
     async def ask(self, method: str, **arguments: Any) -> Json:
         for _ in range(3):  # As a socket does: other tasks go on meanwhile.
@@ -143,32 +143,32 @@ class ScriptedTab(Tab):
     def carried_out(self, method: str, arguments: Json) -> Json:
         match method:
             case "read":
-                return self.notebook.changes(arguments["since"], 1_000_000)
+                return self.content.changes(arguments["since"], 1_000_000)
             case "apply":
-                return self.notebook.apply(arguments, 1_000_000)
+                return self.content.apply(arguments, 1_000_000)
             case "outcome":
-                return {"applied": arguments["op"] in self.notebook.operations}
+                return {"applied": arguments["op"] in self.content.operations}
             case "save":
                 self.save()
         return {}
 
     def save(self) -> None:
         other = self.file.with_suffix(".new")
-        other.write_bytes(written(self.notebook.stored()))
+        other.write_bytes(written(self.content.stored()))
         other.replace(self.file)
-        self.notebook.saved_version = self.notebook.version
+        self.content.saved_version = self.content.version
 
     def person(self, does: str) -> None:
-        cells = self.notebook.cells
+        cells = self.content.cells
         match does:
             case "type":
                 self.typed = True
                 # Where the edit is, if its cell is there.
                 changed = next((c for c in cells if c["source"] in {"new", "xyz", "a"}), cells[0])
-                self.notebook.edit(changed, source=changed["source"] + KEY)
+                self.content.edit(changed, source=changed["source"] + KEY)
             case "insert":
                 cell = code("", f"p{self.asked:07}") | {"source": "of a person"}
-                self.notebook.insert(0, cell)
+                self.content.insert(0, cell)
             case "save":
                 self.save()
 
@@ -206,7 +206,7 @@ class ScriptedPages(Pages):
 class Run:
     """One edit, recorded as the journal does."""
 
-    def __init__(self, store: NotebookFiles, tab: ScriptedTab) -> None:
+    def __init__(self, store: NotebookRouter, tab: ScriptedTab) -> None:
         self._store = store
         self._tab = tab
         self._settled: list[Any] = []
@@ -215,7 +215,8 @@ class Run:
     async def outcome(self, operation: Operation) -> str:
         """The journal's state of the edit, once nothing goes on any more."""
         tabs = ScriptedPages(self._tab, self.warnings.append)
-        document = LiveDocument(await self._store.open(self._tab.path), tabs)
+        stored: Any = await self._store.open(self._tab.path)
+        document = LiveDocument(stored, tabs)
         try:
             applied = await document.apply([operation])
         except OutcomeUnknown as error:
@@ -240,11 +241,11 @@ class Run:
     async def cells(self) -> list[str]:
         """The sources as the person has them: in the tab, or in the file if that is closed."""
         if self._tab.place != "closed":
-            return sources(self._tab.notebook.cells)
+            return sources(self._tab.content.cells)
         return sources((await (await self._store.open(self._tab.path)).read()).cells)
 
 
-async def check(kind: str, store: NotebookFiles, file: Path, script: Script) -> None:
+async def check(kind: str, store: NotebookRouter, file: Path, script: Script) -> None:
     operation, is_in = OPERATIONS[kind]
     tab = ScriptedTab(script, file)
     tab.save()
@@ -287,7 +288,7 @@ def with_deviations(limit: int) -> Iterator[Script]:
 async def test_an_edit_is_recorded_as_done_if_and_only_if_the_notebook_has_it(
     kind: str, deviations: int, seeds: int, tmp_path: Path
 ) -> None:
-    store = NotebookFiles(tmp_path, None)
+    store = NotebookRouter(tmp_path, str)
     tried = 0
     for script in with_deviations(deviations):
         await check(kind, store, tmp_path / "n.ipynb", script)

@@ -222,7 +222,7 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
     channel = Pages()
     page, _ = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
-    channel.renamed("n.ipynb", "renamed.ipynb")
+    channel.notebooks.rename("n.ipynb", "renamed.ipynb")
     before = {**vars(tab)}
     for listed in ([tab_entry(path="other.ipynb", dirty=True), invalid], [invalid]):
         with pytest.raises(InvalidArguments):

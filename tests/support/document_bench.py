@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.atomic_file import FileVersion, Folder
-from tk_ai_extension.notebooks.base import FileChanged, NotebookDocument, NotebookStore
+from tk_ai_extension.notebooks.atomic_file import FileChanged, FileVersion, Folder
+from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.router import NotebookRouter
 
 DEADLINE = 20.0
 """Timeout of waits in tests, in seconds."""
@@ -57,7 +58,7 @@ class DocumentBench:
         one_step: Whether a save is atomic for other writers.
     """
 
-    store: NotebookStore
+    store: NotebookRouter
     backend: str
     root: Path
     person: Person

@@ -21,8 +21,9 @@ from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, ReplaceOutput, StreamEdit
-from tk_ai_extension.notebooks.base import SAVE_INTERVAL, NotebookDocument
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
+from tk_ai_extension.notebooks.outputs import SAVE_INTERVAL
 from tk_ai_extension.workspace.displays import DisplayRegistry
 
 

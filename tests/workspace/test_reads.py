@@ -6,7 +6,7 @@ import pytest
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, Snapshot, source_hash
-from tk_ai_extension.notebooks.reads import CELL, Revisions, Seen
+from tk_ai_extension.notebooks.notebook import CELL, Revisions, Seen
 
 A = Caller("ada", "session-a")
 B = Caller("ada", "session-b")

@@ -31,8 +31,8 @@ from tk_ai_extension.model.executions import (
     Started,
 )
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.notebook import Notebooks
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.staleness import Incarnations
 from tk_ai_extension.workspace import executions as module
 from tk_ai_extension.workspace.activity import ActivityFeed
@@ -189,7 +189,7 @@ async def test_a_cell_that_did_not_run_keeps_its_outputs_and_one_in_another_kern
     old = nbformat.v4.new_output("stream", text="old")
     cell = nbformat.v4.new_code_cell("x", outputs=[old], execution_count=7, id="aaaa")
     path = tmp_path / "n.ipynb"
-    store = NotebookFiles(tmp_path, None)
+    store = NotebookRouter(tmp_path, str)
     for seed in range(40):
         nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
         stored, random = path.read_bytes(), Random(seed)

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from tk_ai_extension.model.errors import SaveFailed
-from tk_ai_extension.notebooks.base import save_error
+from tk_ai_extension.notebooks.atomic_file import save_error
 
 
 @contextmanager

@@ -20,16 +20,42 @@ from typing import Literal
 from weakref import finalize
 
 from tk_ai_extension.model import file_locks
-from tk_ai_extension.model.errors import FileMissing, NotebookExists, PathRefused
-from tk_ai_extension.notebooks.base import FileChanged, save_error
+from tk_ai_extension.model.errors import (
+    DiskFull,
+    FileMissing,
+    NotebookExists,
+    NotebookNotFound,
+    PathRefused,
+    ReadOnly,
+    SaveFailed,
+    ToolError,
+)
 
 MAX_BYTES = 1 << 30
 """Maximum bytes of a file that is read: a sparse file of any size costs nothing to create."""
 
 _TRIES = 5
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _REGULAR = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", 0)
 """Flags of `os.open`, not all of which exist on all systems."""
+
+
+def save_error(error: OSError, path: str) -> ToolError:
+    """Return the typed error for a failure to write ``path``."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFull(f"{path} cannot be saved: {reason}.")
+    if error.errno in _REFUSED:
+        return ReadOnly(f"{path} cannot be written: {reason}.")
+    if error.errno == errno.ENOENT:
+        return NotebookNotFound(f"{path} is gone.")
+    return SaveFailed(f"{path} cannot be saved: {reason}.")
+
+
+class FileChanged(Exception):
+    """Another program wrote the file since it was read."""
 
 
 @dataclass(frozen=True, slots=True)

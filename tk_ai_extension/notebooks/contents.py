@@ -23,12 +23,11 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.paths import moved
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import StoredNotebook, placed, read_notebook
 from tk_ai_extension.notebooks.rooms import Rooms
 from tk_ai_extension.notebooks.save_hooks import manager_errors
-from tk_ai_extension.notebooks.stored import Make, NotebookText, TextDocument
+from tk_ai_extension.notebooks.stored import Make, NotebookText
 
 _TRIES = 5
 
@@ -107,8 +106,8 @@ class ContentsNotebooks:
         self._manager = manager
         self._kept: WeakValueDictionary[str, ManagedNotebook] = WeakValueDictionary()
 
-    async def open(self, path: str) -> TextDocument:
-        """Return the document at a path.
+    async def open(self, path: str) -> ManagedNotebook:
+        """Return the notebook at a path.
 
         Raises:
             NotebookNotFound, InvalidArguments.
@@ -120,10 +119,14 @@ class ContentsNotebooks:
                     hint="Use a path that ends in .ipynb. For other text files, call read_file.",
                 )
             raise NotebookNotFound(f"Notebook {path} does not exist.")
+        return self.text(path)
+
+    def text(self, path: str) -> ManagedNotebook:
+        """Return the notebook at a path, which may not exist."""
         kept = self._kept.get(path)
         if kept is None:
             kept = self._kept[path] = ManagedNotebook(self._manager)
-        return TextDocument(path, kept)
+        return kept
 
     async def exists(self, path: str) -> bool:
         """Return whether a file or folder exists at a path."""
@@ -142,15 +145,6 @@ class ContentsNotebooks:
         model: Json = {"type": "notebook", "format": "json", "content": notebook}
         with manager_errors(path):
             await ensure_async(self._manager.save(model, path))
-
-    def renamed(self, old: str, new: str) -> None:
-        """Move the state of notebooks after a rename of a notebook or a folder."""
-        for path, kept in list(self._kept.items()):
-            place = moved(path, old, new)
-            if place is not None:
-                del self._kept[path]
-                kept.names = {**dict.fromkeys(kept.names, place), place: place}
-                self._kept[place] = kept
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""

@@ -26,16 +26,19 @@ from tk_ai_extension.model.errors import (
     LimitReached,
     NotebookNotFound,
     NotReadable,
-    PathRefused,
     SaveFailed,
     is_out_of_files,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.paths import moved
-from tk_ai_extension.notebooks.atomic_file import FileVersion, Folder, folder_below, typed_errors
-from tk_ai_extension.notebooks.base import FileChanged
+from tk_ai_extension.notebooks.atomic_file import (
+    FileChanged,
+    FileVersion,
+    Folder,
+    folder_below,
+    typed_errors,
+)
 from tk_ai_extension.notebooks.reading import StoredNotebook, read_notebook
-from tk_ai_extension.notebooks.stored import Make, NotebookText, TextDocument
+from tk_ai_extension.notebooks.stored import Make, NotebookText
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.save_hooks import SaveHooks
@@ -160,8 +163,12 @@ class NotebookFiles:
         self._files: WeakValueDictionary[tuple[int, int, str], NotebookFile] = WeakValueDictionary()
         self._recent: OrderedDict[NotebookFile, None] = OrderedDict()
 
-    async def open(self, path: str) -> TextDocument:
-        """Return the document of the file at a contained path.
+    async def open(self, path: str) -> NotebookFile:
+        """See `text`."""
+        return self.text(path)
+
+    def text(self, path: str) -> NotebookFile:
+        """Return the file at a contained path.
 
         Raises:
             NotebookNotFound, InvalidArguments, PathRefused.
@@ -175,12 +182,13 @@ class NotebookFiles:
                 f"{path} is not a file.",
                 hint="Use a path that ends in .ipynb. For other text files, call read_file.",
             )
-        known = self._files.get((*folder.key, file.name))
+        key = (*folder.key, file.name)
+        known = self._files.get(key)
         if known is None:
-            known = NotebookFile(folder, file.name, self._hooks)
-        self._place(known, folder, file.name)
+            known = self._files[key] = NotebookFile(folder, file.name, self._hooks)
+        known.folder = folder
         self._cache(known)
-        return TextDocument(path, known)
+        return known
 
     def _folder(self, path: Path) -> Folder:
         """Return a folder without links on its path.
@@ -244,31 +252,6 @@ class NotebookFiles:
         await asyncio.to_thread(write)
         if self._hooks is not None:
             await self._hooks.saved(path, target)
-
-    def renamed(self, old: str, new: str) -> None:
-        """Move the state of files after a person's rename of a notebook or a folder."""
-        for known in list(self._files.values()):
-            names = {
-                name: place
-                for name, current in known.names.items()
-                if (place := moved(current, old, new)) is not None
-            }
-            if names:
-                known.names |= names
-                file = Path(self.file_of(next(iter(names.values()))))
-                try:
-                    self._place(known, self._folder(file.parent), file.name)
-                except (OSError, PathRefused):
-                    # It has gone from there as well; another notebook may come to its former path.
-                    self._files.pop((*known.folder.key, known.name), None)
-
-    def _place(self, known: NotebookFile, folder: Folder, name: str) -> None:
-        """Register the state of a file under its folder and name."""
-        old = (*known.folder.key, known.name)
-        if self._files.get(old) is known:
-            del self._files[old]
-        known.folder, known.name = folder, name
-        self._files[(*folder.key, name)] = known
 
     def _cache(self, known: NotebookFile) -> None:
         if known in self._recent:

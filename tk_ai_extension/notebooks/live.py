@@ -25,20 +25,14 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
 )
 from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import new_cell_id
+from tk_ai_extension.notebooks.outputs import Find, OutputSink, RunningCell, RunningOutputs
 from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.replica import TabReplica
-from tk_ai_extension.notebooks.running_outputs import RunningOutputs
-from tk_ai_extension.notebooks.session import (
-    Find,
-    LoadedNotebook,
-    OutputSink,
-    RunningCell,
-    SessionDocument,
-    StoredDocument,
-)
+from tk_ai_extension.notebooks.stored import StoredDocument
 from tk_ai_extension.notebooks.textdiff import text_edits
-from tk_ai_extension.notebooks.transactions import EditTransaction, Effect
+from tk_ai_extension.notebooks.transactions import EditTransaction, Effect, LoadedNotebook
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +58,7 @@ _FOREIGN_OUTPUTS = -1
 T = TypeVar("T")
 
 
-class LiveDocument(SessionDocument):
+class LiveDocument(NotebookDocument):
     """A notebook in a JupyterLab tab.
 
     The server reads the tab's content and sends it patches. The tab applies all steps in one transaction
@@ -79,14 +73,9 @@ class LiveDocument(SessionDocument):
     tries = 20
 
     def __init__(self, kept: StoredDocument, tabs: Pages) -> None:
-        super().__init__(kept.session)
+        super().__init__(kept.notebook)
         self._kept = kept
         self._tabs = tabs
-
-    @property
-    def path(self) -> str:
-        """See `NotebookDocument.path`."""
-        return self._kept.path
 
     @property
     def backend(self) -> str:
@@ -96,7 +85,7 @@ class LiveDocument(SessionDocument):
     # --- reading
 
     async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
-        """See `SessionDocument.pull`."""
+        """See `NotebookDocument.pull`."""
         return await self._query(
             partial(self._kept.pull, look), lambda _, replica: look(self._pulled(replica))
         )
@@ -150,7 +139,7 @@ class LiveDocument(SessionDocument):
         """
         tab = await self._tabs.find(self.path)
         if deliver:
-            await self.session.deliver(self)
+            await self._deliver()
         if tab is None:
             return None
         with suppress(ToolError):
@@ -164,19 +153,27 @@ class LiveDocument(SessionDocument):
                 replica.checked = True
         return tab if replica.checked else None
 
+    async def _deliver(self) -> None:
+        """Deliver the outputs of all running cells before the notebook is read."""
+        for writer in tuple(self.notebook.writers):
+            try:
+                await writer.deliver()
+            except ToolError as error:
+                writer.warn(error)
+
     async def _save_ended_runs(self) -> None:
         """Save outputs of cells that ended before a tab took the notebook from its file, without them.
 
         Raises:
             The errors of `StoredDocument.flush`.
         """
-        if any(run.ended for run in self.session.runs):
+        if any(run.ended for run in self.notebook.runs):
             await self._kept.flush()
 
     # --- editing
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
-        """See `SessionDocument.attempt`."""
+        """See `NotebookDocument.attempt`."""
         tab = await self._current_tab()
         if tab is None:
             return await self._kept.apply(operations)
@@ -221,7 +218,7 @@ class LiveDocument(SessionDocument):
             if effect.before and effect.after and effect.before.outputs != effect.after.outputs
         }
         found = live.by_id(after)
-        for writer in self.session.writers:
+        for writer in self.notebook.writers:
             cell = writer.run.find(live.before)
             if cell is None:
                 continue
@@ -249,7 +246,7 @@ class LiveDocument(SessionDocument):
     # --- for the session
 
     async def locate(self, find: Find) -> RunningCell:
-        """See `SessionDocument.locate`."""
+        """See `NotebookDocument.locate`."""
 
         def in_tab(tab: Tab, replica: TabReplica) -> RunningCell:
             snapshot = replica.snapshot(self.path)
@@ -260,7 +257,7 @@ class LiveDocument(SessionDocument):
         return await self._query(partial(self._kept.locate, find), in_tab, deliver=False)
 
     async def is_current(self, sink: OutputSink) -> bool:
-        """See `SessionDocument.is_current`."""
+        """See `NotebookDocument.is_current`."""
         tab = await self._tabs.find(self.path)
         return sink.tab is tab if isinstance(sink, TabSink) else tab is None
 

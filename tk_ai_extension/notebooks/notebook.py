@@ -7,17 +7,176 @@ refers to it; `Notebooks` alone follows renames and deletions.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, Protocol, cast
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.model.errors import NotebookNotFound
+from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.errors import NotebookNotFound, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import DELETED, moved
-from tk_ai_extension.notebooks.reads import Revisions, Seen
+from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks.outputs import OutputSaver, OutputSink, RunningOutputs
 from tk_ai_extension.notebooks.staleness import LastRuns
+from tk_ai_extension.notebooks.transactions import LoadedNotebook
+
+_log = logging.getLogger(__name__)
 
 MAX_UNUSED = 200
 """Maximum notebooks that are remembered although nothing refers to them; the oldest goes first."""
+
+MAX_CELLS = 100_000
+"""Maximum remembered cells of all callers for one notebook; about 20 MB."""
+MAX_CHARACTERS = 16_000_000
+"""Maximum characters of a notebook's cached revisions: of source, plus `CELL` for each cell."""
+CELL = 500
+"""Characters that a cell counts besides its source, for the approximate bytes of its other fields."""
+MIN_PREFIX = 4
+"""Minimum characters of a revision's prefix."""
+
+
+class Seen:
+    """Remembers for each caller the source of each cell of a notebook that it read last.
+
+    A change to a cell is a compare-and-set against the hash. Only whole sources count: a line of a list
+    that shows the beginning of a source does not mark the cell as read. Forgetting is safe: the caller
+    reads again. At the limit, the least recently active caller is forgotten first.
+
+    Args:
+        max_cells: Maximum remembered cells of all callers.
+    """
+
+    def __init__(self, max_cells: int = MAX_CELLS) -> None:
+        self._max = max_cells
+        self._count = 0
+        # Hashes by cell, for each caller, the least recently active one first.
+        self._callers: OrderedDict[str, dict[str, str]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def mark(self, caller: Caller, cell: str, source_hash: str) -> None:
+        """Record that the caller has read the whole source with this hash. Needs a caller with a key."""
+        self._mark(caller, {cell: source_hash})
+
+    def mark_cells(self, caller: Caller, cells: Iterable[Cell]) -> None:
+        """Record that the caller has read the whole sources of these cells."""
+        self._mark(caller, {cell.key: cell.hash for cell in cells})
+
+    def _mark(self, caller: Caller, hashes: dict[str, str]) -> None:
+        if caller.key is None:
+            return
+        identity = caller.identity
+        cells = self._callers.setdefault(identity, {})
+        self._callers.move_to_end(identity)
+        self._count -= len(cells)
+        cells |= hashes
+        self._count += len(cells)
+        while self._count > self._max:
+            self._forget_one()
+
+    def expectation(self, caller: Caller, cell: str) -> str | None:
+        """Return the hash that the caller's next change of a cell must find; None if it was not read."""
+        cells = self._callers.get(caller.identity) if caller.key is not None else None
+        if cells is None:
+            return None
+        self._callers.move_to_end(caller.identity)
+        return cells.get(cell)
+
+    def of(self, caller: Caller) -> dict[str, str]:
+        """Return the hashes of a caller by cell."""
+        return dict(self._callers.get(caller.identity, {}))
+
+    def forget(self, caller: Caller) -> None:
+        """Forget a caller whose session has ended."""
+        self._count -= len(self._callers.pop(caller.identity, ()))
+
+    def _forget_one(self) -> None:
+        oldest = next(iter(self._callers))
+        if len(self._callers) > 1:
+            self._count -= len(self._callers.pop(oldest))
+        else:
+            cells = self._callers[oldest]
+            del cells[next(iter(cells))]
+            self._count -= 1
+
+
+class Revisions:
+    """Caches the snapshots of a notebook that were shown as text, so that the edited text can be merged.
+
+    A revision is a hash of the content, so all callers share an entry. The least recently used entry
+    is evicted first. The newest is always kept, whatever its size, so that a large notebook can be
+    written back.
+
+    Args:
+        max_characters: Maximum cached characters, counted as in `MAX_CHARACTERS`.
+    """
+
+    def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
+        self._max = max_characters
+        self._characters = 0
+        self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._snapshots)
+
+    @property
+    def characters(self) -> int:
+        """The number of cached characters."""
+        return self._characters
+
+    def remember(self, snapshot: Snapshot) -> None:
+        """Add a snapshot by its revision."""
+        if snapshot.revision not in self._snapshots:
+            self._snapshots[snapshot.revision] = snapshot
+            self._characters += _size(snapshot)
+        self._snapshots.move_to_end(snapshot.revision)
+        while self._characters > self._max and len(self._snapshots) > 1:
+            _, oldest = self._snapshots.popitem(last=False)
+            self._characters -= _size(oldest)
+
+    def get(self, revision: str) -> Snapshot | None:
+        """Return the snapshot of a revision, given in full or as a unique prefix; None if unknown."""
+        if revision not in self._snapshots:
+            if len(revision) < MIN_PREFIX:
+                return None
+            found = [each for each in self._snapshots if each.startswith(revision)]
+            if len(found) != 1:
+                return None
+            revision = found[0]
+        self._snapshots.move_to_end(revision)
+        return self._snapshots[revision]
+
+
+def _size(snapshot: Snapshot) -> int:
+    sources = map(attrgetter("source"), snapshot.cells)
+    return sum(map(len, sources)) + CELL * len(snapshot.cells)
+
+
+class Writer(Protocol):
+    """Writes the outputs of a running cell; see `base.CellOutputWriter`."""
+
+    run: RunningOutputs
+    sink: OutputSink | None
+
+    def wake(self) -> None:
+        """Push soon, after locating the cell again."""
+        ...
+
+    async def deliver(self) -> None:
+        """Push the pending outputs; keep them if that fails."""
+        ...
+
+    def warn(self, error: ToolError) -> None:
+        """Log that outputs could not be pushed; they stay in memory."""
+        ...
 
 
 class Notebook:
@@ -32,6 +191,12 @@ class Notebook:
         seen: The source of each cell as each caller last read it.
         revisions: The snapshots that were shown as text.
         last_runs: The last run of each cell, which says whether its outputs are fresh.
+        runs: The cells whose outputs are in memory and are saved with the stored notebook: running
+            ones, and ended ones that are not saved yet.
+        saver: Saves them; None if there are none.
+        writers: The writers of running cells, and of ended ones with undelivered outputs.
+        tasks: Push outputs.
+        renamed_at: When it was renamed last, on the monotonic clock.
     """
 
     def __init__(self, path: str) -> None:
@@ -39,6 +204,11 @@ class Notebook:
         self.is_deleted = False
         self.kernel_id: str | None = None
         self.starting = asyncio.Lock()
+        self.runs: list[RunningOutputs] = []
+        self.saver: OutputSaver | None = None
+        self.writers: list[Writer] = []
+        self.tasks = BackgroundTasks(_log)
+        self.renamed_at = float("-inf")
         self.forget_content()
 
     def __repr__(self) -> str:
@@ -57,6 +227,51 @@ class Notebook:
         """
         if self.is_deleted:
             raise deleted_error(self.path)
+
+    # --- the stored notebook with the outputs in memory
+
+    def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Cell]]:
+        """Return the outputs in memory, each with its cell in the stored notebook."""
+        found = [(run, run.find(snapshot)) for run in self.runs]
+        return [(run, cell) for run, cell in found if cell is not None]
+
+    def shown(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with the outputs of running cells so far."""
+        running = self.running_cells(snapshot)
+        if not running:
+            return snapshot
+        cells = list(snapshot.cells)
+        for run, cell in running:
+            cells[cell.index] = run.shown(cell)
+        return replace(snapshot, cells=tuple(cells))
+
+    def with_runs(self, stored: LoadedNotebook) -> LoadedNotebook:
+        """Return the stored notebook with the outputs of running cells so far."""
+        running = {cell.index: run for run, cell in self.running_cells(stored.snapshot)}
+        if not running or stored.snapshot.nbformat[0] != 4:
+            return stored
+
+        def content(index: int) -> CellContent:
+            loaded, run = stored.content(index), running.get(index)
+            if run is None:
+                return loaded
+            return replace(loaded, outputs=run.outputs(), execution_count=run.execution_count)
+
+        def raw() -> Json:
+            notebook = stored.raw()
+            cells = cast("list[Any]", notebook["cells"])
+            for index, run in running.items():
+                outputs = cellforms.stored_outputs(run.outputs(), as_lines=stored.as_lines)
+                more = {"outputs": outputs, "execution_count": run.execution_count}
+                cells[index] = {**cells[index], **more}
+            return notebook
+
+        return LoadedNotebook(self.shown(stored.snapshot), content, raw)
+
+    def on_moved(self) -> None:
+        """Have its running cells located again: another tab, or none, may hold it now."""
+        for writer in self.writers:
+            writer.wake()
 
     def forget_content(self) -> None:
         """Forget what was kept about the content, which another one has replaced."""
@@ -124,7 +339,7 @@ class Notebooks:
         deleted = self.delete(new)
         former = {notebook.path: notebook for notebook, _ in renamed}
         for notebook, path in renamed:
-            notebook.path = path
+            notebook.path, notebook.renamed_at = path, time.monotonic()
             self._by_path[path] = notebook
         return former, deleted
 

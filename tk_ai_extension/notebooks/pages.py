@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.model.background import BackgroundTasks
@@ -27,13 +27,14 @@ from tk_ai_extension.model.errors import (
     TabOffline,
     ToolError,
 )
-from tk_ai_extension.model.paths import has_link, moved, open_aliases
+from tk_ai_extension.model.paths import has_link, open_aliases
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tk_ai_extension.model.json_values import Json
-    from tk_ai_extension.notebooks.autosave import Schedule
+    from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
+    from tk_ai_extension.notebooks.outputs import Schedule
     from tk_ai_extension.notebooks.replica import TabReplica
 
 _log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class TabRefused(Exception):
                     return ReadOnly(f"{path} cannot be written: {self.message}")
                 if found := _ERRNO.search(self.message):
                     # The contents manager's answer to the tab quotes the OSError.
-                    from tk_ai_extension.notebooks.base import save_error
+                    from tk_ai_extension.notebooks.atomic_file import save_error
 
                     return save_error(OSError(int(found[1]), self.message), path)
                 return SaveFailed(f"{path} cannot be saved: {self.message}")
@@ -141,9 +142,8 @@ class Tab:
     Attributes:
         name: The page's name for it.
         page: The page.
-        path: The notebook's current path.
+        notebook: The notebook.
         listed: The path in the page's last list.
-        named: Set unless the page may not know that the notebook was renamed to `path`.
         is_linked: Whether a link is on the way to its path.
         shared: Whether a collaboration room has its content, which the room saves.
         reported_dirty: Whether it had unsaved changes by the page's last report.
@@ -154,21 +154,33 @@ class Tab:
         lock: Held while the replica is used.
     """
 
-    def __init__(self, page: Page, name: str) -> None:
+    def __init__(self, page: Page, name: str, notebook: Notebook) -> None:
         # Imported late: a server starts with this module, mostly without a page.
         from tk_ai_extension.notebooks.replica import TabReplica
 
         self.name = name
         self.page = page
-        self.path = self.listed = ""
-        self.named = asyncio.Event()
-        self.named.set()
+        self.notebook = notebook
+        self.listed = notebook.path
         self.is_linked = self.shared = self.reported_dirty = self.focused = False
         self.changed_by = self.seen = 0
         self.replica = TabReplica()
         self.lock = asyncio.Lock()
         self.saving: Schedule | None = None
-        self.renaming: asyncio.TimerHandle | None = None
+
+    @property
+    def path(self) -> str:
+        """The notebook's current path; another page may have renamed it, which this one never lists."""
+        return self.notebook.path if self._is_renaming else self.listed
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the page knows the notebook's current path."""
+        return self.path == self.listed
+
+    @property
+    def _is_renaming(self) -> bool:
+        return time.monotonic() - self.notebook.renamed_at < GRACE
 
     @property
     def dirty(self) -> bool:
@@ -179,7 +191,7 @@ class Tab:
     @property
     def state(self) -> tuple[Tab, str, bool, bool]:
         """What listeners are notified of."""
-        return self, self.path, self.dirty, self.named.is_set()
+        return self, self.path, self.dirty, self.is_named
 
     async def ask(self, method: str, **arguments: Any) -> Json:
         """Send the tab a request and return its answer; ADR 4 describes the methods.
@@ -188,9 +200,10 @@ class Tab:
             TabGone, TabRefused.
         """
         if method in ("save", "refresh"):  # The page would use the former path.
-            await self.named.wait()
-            if self not in self.page.tabs:
-                raise TabGone
+            while not self.is_named:
+                await self.page.wait_for_list(GRACE)
+                if self not in self.page.tabs:
+                    raise TabGone
         number = next(self.page.numbers)
         if method in ("apply", "outputs"):
             self.changed_by = number
@@ -225,6 +238,7 @@ class Page:
         self.acknowledged = 0
         self.numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Json]] = {}
+        self._listed = asyncio.Event()
 
     @property
     def paths(self) -> set[str]:
@@ -253,6 +267,18 @@ class Page:
             raise TabGone from None
         finally:
             del self._asked[number]
+
+    def set_tabs(self, tabs: list[Tab]) -> None:
+        """Set its notebooks."""
+        self.tabs = tabs
+        listed, self._listed = self._listed, asyncio.Event()
+        listed.set()
+
+    async def wait_for_list(self, seconds: float) -> None:
+        """Wait for the next list of its notebooks, at most this long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._listed.wait()
 
     def answered(self, message: Json) -> None:
         """Handle the page's answer to a question; ignored if it is no longer pending."""
@@ -314,6 +340,14 @@ class Pages:
         self._opened: list[Callable[[str], None]] = []
         self._tasks = BackgroundTasks(_log)
 
+    @cached_property
+    def notebooks(self) -> Notebooks:
+        """The server's notebooks by path."""
+        # Imported late: a server starts with this module, mostly without a page.
+        from tk_ai_extension.notebooks.notebook import Notebooks
+
+        return Notebooks()
+
     # --- connections
 
     def connect(self, user: str, client: str, connection: PageConnection) -> Page:
@@ -352,7 +386,7 @@ class Pages:
     def _on_grace_over(self, page: Page) -> None:
         """Release the notebooks without unsaved changes of a page that has not reconnected in time."""
         page.is_lost, paths = True, page.paths
-        self._keep(page, [tab for tab in page.tabs if tab.dirty])
+        page.set_tabs([tab for tab in page.tabs if tab.dirty])
         if page.tabs:
             # A page that never reconnects would block the notebook for everybody.
             page.timer = asyncio.get_running_loop().call_later(KEEP_LOST, self._forget, page)
@@ -368,20 +402,11 @@ class Pages:
         page.stop_timer()
         del self._pages[page.user, page.client]
         paths = page.paths
-        self._keep(page, [])
+        page.set_tabs([])
         self._notify(paths)
-
-    def _keep(self, page: Page, tabs: list[Tab]) -> None:
-        """Set a page's notebooks; those that left it wait no more for their new names."""
-        former, page.tabs = page.tabs, tabs
-        for tab in former:
-            if tab not in tabs:
-                self._settle(tab)
 
     def close(self) -> None:
         """Close all connections."""
-        for tab in self._tabs():
-            self._settle(tab)
         for page in list(self._pages.values()):
             page.stop_timer()
             page.drop()
@@ -417,11 +442,12 @@ class Pages:
         before = {tab.state for tab in page.tabs}
         tabs: list[Tab] = []
         for each in listed:
-            tab = by_name.get(each["id"]) or Tab(page, each["id"])
+            path = each["path"].strip("/")
+            tab = by_name.get(each["id"]) or Tab(page, each["id"], self.notebooks.at(path))
             tabs.append(tab)
-            tab.listed = each["path"].strip("/")
-            if tab.named.is_set() or tab.listed == tab.path:
-                self._settle(tab)
+            if path != tab.listed or tab.notebook.is_deleted:
+                tab.notebook, tab.listed = self.notebooks.at(path), path
+            tab.is_linked = self._root is not None and has_link(self._root, path)
             tab.reported_dirty = each.get("dirty") is True
             tab.shared = each.get("shared") is True
             is_focused = each.get("focused") is True
@@ -431,7 +457,7 @@ class Pages:
             if not page.has_listed:
                 # Questions on a former connection are done by now, or never will be.
                 tab.changed_by = 0
-        self._keep(page, tabs)
+        page.set_tabs(tabs)
         page.has_listed = True
         self._release(page.paths, [each for each in self._pages.values() if each.is_lost])
         page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
@@ -447,7 +473,7 @@ class Pages:
     def _release(self, paths: Collection[str], pages: Iterable[Page]) -> None:
         """Forget notebooks of lost pages, which were opened again or discarded."""
         for page in pages:
-            self._keep(page, [tab for tab in page.tabs if tab.path not in paths])
+            page.set_tabs([tab for tab in page.tabs if tab.path not in paths])
             if not page.tabs:
                 self._forget(page)
 
@@ -485,7 +511,7 @@ class Pages:
             TabOffline: a tab with unsaved changes has not reconnected.
         """
         while True:
-            there = [tab for tab in self.present(path) if tab.named.is_set()]
+            there = [tab for tab in self.present(path) if tab.is_named]
             if there:
                 dirty = [tab.path for tab in there if tab.dirty]
                 if len(dirty) > 1:
@@ -499,8 +525,9 @@ class Pages:
             tabs = self._with(path)
             if not tabs:
                 return None
-            if not all(tab.named.is_set() for tab in tabs):
-                await self._wait_for_change(GRACE)  # At most until `_on_rename_over`.
+            if not all(tab.is_named for tab in tabs):
+                renamed = max(tab.notebook.renamed_at for tab in tabs)
+                await self._wait_for_change(renamed + GRACE - time.monotonic())
                 continue
             # A little longer than `_on_grace_over` takes.
             since = max(tab.page.away_since for tab in tabs)
@@ -540,40 +567,6 @@ class Pages:
     def subscribe(self, opened: Callable[[str], None]) -> None:
         """Call a function with a notebook's path when another tab, or none, may hold it."""
         self._opened.append(opened)
-
-    # --- renames
-
-    def renamed(self, old: str, new: str) -> None:
-        """Note the rename of a notebook or a folder."""
-        loop = asyncio.get_running_loop()
-        for tab in self._tabs():
-            if (path := moved(tab.path, old, new)) is not None:
-                # Until the page knows of the rename, its lists have the former path.
-                if tab.renaming is not None:
-                    tab.renaming.cancel()
-                tab.named.clear()
-                self._place(tab, path)
-                tab.renaming = loop.call_later(GRACE, self._on_rename_over, tab)
-
-    def _on_rename_over(self, tab: Tab) -> None:
-        """Return a tab to the path that its page still has; another page may have renamed it."""
-        former = tab.path
-        if tab.page.connection is None:
-            tab.listed = former
-        self._settle(tab)
-        self._notify({former, tab.path})
-
-    def _settle(self, tab: Tab) -> None:
-        """Use the path of the page's last list."""
-        if tab.renaming is not None:
-            tab.renaming.cancel()
-            tab.renaming = None
-        tab.named.set()
-        self._place(tab, tab.listed)
-
-    def _place(self, tab: Tab, path: str) -> None:
-        tab.path = path
-        tab.is_linked = self._root is not None and has_link(self._root, path)
 
     def _tabs(self) -> list[Tab]:
         return [tab for page in self._pages.values() for tab in page.tabs]
@@ -621,7 +614,7 @@ class Pages:
     def save_soon(self, tab: Tab) -> None:
         """Have a tab save within a second, regardless of further changes."""
         if tab.saving is None:
-            from tk_ai_extension.notebooks.autosave import Schedule
+            from tk_ai_extension.notebooks.outputs import Schedule
 
             tab.saving = Schedule(
                 partial(self._save_in_time, tab), f"save {tab.path}", self._tasks, delay=SAVE_DELAY

@@ -12,7 +12,8 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import aliases
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.files import NotebookFiles
-from tk_ai_extension.notebooks.session import NotebookSession, SessionDocument
+from tk_ai_extension.notebooks.notebook import Notebooks
+from tk_ai_extension.notebooks.stored import StoredDocument
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
@@ -34,6 +35,9 @@ class NotebookRouter:
         contents_manager: Jupyter's contents manager; None without a server.
         tabs: The pages with open notebooks.
         warn: Called with warnings for callers, such as that a file was recovered.
+
+    Attributes:
+        notebooks: The notebooks by path.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class NotebookRouter:
     ) -> None:
         self._root = root
         self._contain = contain
-        self._active: set[NotebookSession] = set()
+        self.notebooks = Notebooks() if tabs is None else tabs.notebooks
         self._store = _make_store(root, linked, contents_manager)
         self._tabs = tabs
         if tabs is not None:
@@ -77,35 +81,39 @@ class NotebookRouter:
         tabs = [] if self._tabs is None else self._tabs.present(path)
         return sorted(dict.fromkeys(tab.path for tab in tabs), key=lambda name: name != path)
 
-    async def open(self, path: str) -> SessionDocument:
-        """See `NotebookStore.open`."""
+    async def open(self, path: str) -> NotebookDocument:
+        """Return the document that holds a path now. Call it again for each operation.
+
+        Raises:
+            PathRefused, InvalidArguments, NotebookNotFound.
+        """
         path = self._contain(path)
         names = self._open_names(path)
         path = names[0] if names else path
-        document = await self._store.open(path)
-        document.session.reopen, document.session.active = self.open, self._active
-        if self._tabs is None:
-            return document
+        text = await self._store.open(path)
+        notebook = self.notebooks.at(path)
+        tabs = self._tabs
+        if tabs is None:
+            return StoredDocument(notebook, text, self._store.text)
         from tk_ai_extension.notebooks.live import LiveDocument
 
-        document.session.refresh = self._tabs.refresh
-        return LiveDocument(document, self._tabs)
+        return LiveDocument(StoredDocument(notebook, text, self._store.text, tabs.refresh), tabs)
 
     def _on_moved(self, path: str) -> None:
         """Have a notebook's running cells located again: another tab may hold it now."""
-        for session in tuple(self._active):
-            name = session.path
-            if name is not None and (name == path or aliases(self._root, path, [name])):
-                session.moved()
+        for notebook in self.notebooks:
+            if notebook.writers and (
+                notebook.path == path or aliases(self._root, path, [notebook.path])
+            ):
+                notebook.on_moved()
 
-    def renamed(self, old: str, new: str) -> None:
-        """See `NotebookStore.renamed`."""
-        self._store.renamed(old, new)
-        if self._tabs is not None:
-            self._tabs.renamed(old, new)
+    async def create(self, path: str, notebook: Json) -> NotebookDocument:
+        """Create a notebook.
 
-    async def create(self, path: str, notebook: Json) -> SessionDocument:
-        """See `NotebookStore.create`."""
+        Raises:
+            NotebookExists, PathRefused, InvalidArguments, FileMissing (no such folder), ReadOnly, DiskFull.
+            Conflict, OpenTwice, TabOffline: the file is gone, and a tab has unsaved changes.
+        """
         path = self._contain(path)
         tabs = self._tabs
         if tabs is not None and not await self._store.exists(path):
@@ -119,8 +127,13 @@ class NotebookRouter:
         await self._store.create(path, notebook)
         return await self._open_written(path)
 
-    async def copy(self, source: NotebookDocument, path: str) -> SessionDocument:
-        """See `NotebookStore.copy`."""
+    async def copy(self, source: NotebookDocument, path: str) -> NotebookDocument:
+        """Write a copy of a notebook, byte for byte if it is a file; a file at the path is replaced.
+
+        Raises:
+            PathRefused, InvalidArguments, FileMissing (no such folder), ReadOnly, DiskFull.
+            NotebookExists: notebooks are not kept in files, and there is one at the path.
+        """
         path = self._contain(path)
         if isinstance(self._store, NotebookFiles) and not (await source.read()).live:
             await self._store.copy(source.path, path)
@@ -130,28 +143,31 @@ class NotebookRouter:
             await self._store.create(path, await source.raw())
         return await self._open_written(path)
 
-    async def _open_written(self, path: str) -> SessionDocument:
+    async def _open_written(self, path: str) -> NotebookDocument:
         """Open a notebook whose whole file was written; tabs that have it open read it before."""
         if (tabs := self._tabs) is not None:
             await tabs.refresh(path)
         return await self.open(path)
 
     async def exists(self, path: str) -> bool:
-        """See `NotebookStore.exists`."""
+        """Return whether a file or folder exists at a path."""
         return await self._store.exists(self._contain(path))
 
     def file_of(self, path: str) -> str:
-        """See `NotebookStore.file_of`; a contents manager without files has one name for each."""
+        """Return what identifies a notebook's file: the same for all names that lead to it.
+
+        A contents manager without files has one name for each.
+        """
         return self._store.file_of(path) if isinstance(self._store, NotebookFiles) else path
 
     def is_open(self, path: str) -> bool:
-        """See `NotebookStore.is_open`."""
+        """Return whether people have a notebook open, under any of its names."""
         return bool(self._open_names(self._contain(path)))
 
     async def close(self) -> None:
-        """See `NotebookStore.close`."""
-        for session in tuple(self._active):
-            await session.close()
+        """Release all resources; documents must not be used afterwards."""
+        for notebook in self.notebooks:
+            await notebook.tasks.close()
         if self._tabs is not None:
             await self._tabs.stop()
         await self._store.close()

@@ -25,7 +25,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.base import save_error
+from tk_ai_extension.notebooks.atomic_file import save_error
 from tk_ai_extension.notebooks.reading import StoredNotebook, read_notebook
 from tk_ai_extension.notebooks.rooms import Rooms
 

@@ -361,6 +361,33 @@ class EditTransaction:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedNotebook:
+    """A notebook at one revision, loaded from the place where it is.
+
+    Attributes:
+        snapshot: Its cells without outputs.
+        content: Loads the whole cell at an index.
+        raw: Loads the whole notebook as JSON.
+        as_lines: Whether its texts are stored as lists of lines.
+    """
+
+    snapshot: Snapshot
+    content: Callable[[int], CellContent]
+    raw: Callable[[], Json]
+    as_lines: bool = False
+
+    def edited(self, operations: Sequence[Operation]) -> EditTransaction:
+        """Return the edit that operations make of it.
+
+        Raises:
+            Conflict, CellNotFound, InvalidArguments, InvalidNotebook.
+        """
+        edit = EditTransaction(self.snapshot, self.content)
+        edit.apply(operations)
+        return edit
+
+
 def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operation]:
     """Return operations with positions relative to other cells instead of indexes of the snapshot.
 

@@ -13,7 +13,6 @@ from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import JupyterSessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
@@ -88,15 +87,13 @@ def build_components(
         stack=stack,
         backend=cast("Backend", app.executor),
     )
-    by_path = Notebooks()
     workspace = Workspace(
         store=store,
-        by_path=by_path,
         notices=notices,
         kernels=kernels,
         sessions=JupyterSessions(
             managers.sessions,
-            lambda path: by_path.at(path).starting,
+            lambda path: store.notebooks.at(path).starting,
             None if project is None else partial(project.bound, kernels),
         ),
         files=files,
@@ -114,7 +111,7 @@ def build_components(
         contain=store.contain,
         policy=PermissionPolicy(
             cast("Mode", app.mode_cap),
-            notebooks=by_path,
+            notebooks=store.notebooks,
             keep_seconds=app.permission_keep,
             where="in the panel" if project is None else APPROVE,
         ),

@@ -13,7 +13,7 @@ from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
 from tk_ai_extension.kernels.service import JupyterKernels
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.notebooks.files import NotebookFiles
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.verification.fresh_kernel import verify_alone
 from tk_ai_extension.verification.report import NotebookReport
 from tk_ai_extension.verification.rules import Rules, sanitizers_in
@@ -63,7 +63,7 @@ class NotebookItem(pytest.Item):
 async def _verify(path: Path, config: pytest.Config) -> NotebookReport:
     manager: Any = AsyncMultiKernelManager()
     kernels = JupyterKernels(manager, root=path.parent)
-    files = NotebookFiles(path.parent, None)
+    files = NotebookRouter(path.parent, str)
     try:
         document = await files.open(path.name)
         snapshot = await document.read()

@@ -34,7 +34,7 @@ from tk_ai_extension.model.executions import (
     StatusEvent,
 )
 from tk_ai_extension.model.outputs import OutputBuffer, summarise
-from tk_ai_extension.notebooks.base import OutputWriter
+from tk_ai_extension.notebooks.base import CellOutputWriter
 from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
 from tk_ai_extension.notebooks.staleness import Incarnations
 from tk_ai_extension.workspace.activity import ActivityFeed
@@ -526,7 +526,7 @@ class Executions:
             ) from None
         self._remember(run, run.notebook, cell, step)
 
-    async def _execute(self, run: Run, step: Step, writer: OutputWriter | None) -> None:
+    async def _execute(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         step.status = "running"
         run.record("started", {"cell": step.cell})
         try:
@@ -540,7 +540,7 @@ class Executions:
         step.status = step.execution.status
         run.record("ended", {"cell": step.cell, "status": step.status})
 
-    async def _run_code(self, run: Run, step: Step, writer: OutputWriter | None) -> None:
+    async def _run_code(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         run.request = ExecutionRequest(step.code, timeout=run.timeout)
         updates = DisplayUpdates(self._displays, run.kernel_id, self._open)
         try:
@@ -568,7 +568,7 @@ class Executions:
                 await _written(step, writer.finish(count, save=len(run.steps) == 1))
 
     async def _handle(
-        self, run: Run, step: Step, event: ExecutionEvent, writer: OutputWriter | None
+        self, run: Run, step: Step, event: ExecutionEvent, writer: CellOutputWriter | None
     ) -> None:
         """Handle an event of an executor."""
         match event:
@@ -596,7 +596,7 @@ class Executions:
                 if event.execution_count is not None:  # The message of its start may be lost.
                     await self._begin(run, step, writer)
 
-    async def _begin(self, run: Run, step: Step, writer: OutputWriter | None) -> None:
+    async def _begin(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         """Clear the cell once the kernel has taken its code: one that did not run keeps its outputs."""
         if step.incarnation is None:
             step.incarnation = self._incarnations.of(run.kernel_id)

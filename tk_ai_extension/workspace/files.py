@@ -22,8 +22,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
     is_out_of_files,
 )
-from tk_ai_extension.notebooks.atomic_file import Folder, folder_below, typed_errors
-from tk_ai_extension.notebooks.base import FileChanged
+from tk_ai_extension.notebooks.atomic_file import FileChanged, Folder, folder_below, typed_errors
 from tk_ai_extension.workspace.paths import contain, folder_path
 
 if TYPE_CHECKING:

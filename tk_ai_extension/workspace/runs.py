@@ -122,7 +122,7 @@ class FairQueue:
 
 
 OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
-"""Opens the notebook at a path: `NotebookStore.open`."""
+"""Opens the notebook at a path: `NotebookRouter.open`."""
 
 MAX_EVENTS = 2_000
 """Maximum events of an execution that are kept for replay. A reset replaces older ones."""

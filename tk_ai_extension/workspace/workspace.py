@@ -17,8 +17,9 @@ from tk_ai_extension.model.errors import (
     KernelNotFound,
     NotebookNotFound,
 )
-from tk_ai_extension.notebooks.base import NotebookDocument, NotebookStore
+from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.staleness import Incarnation, Incarnations
 from tk_ai_extension.workspace.activity import ActivityFeed, Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -58,7 +59,7 @@ class Workspace:
     everything through it.
     """
 
-    store: NotebookStore
+    store: NotebookRouter
     kernels: Kernels
     sessions: Sessions
     files: Files
@@ -66,7 +67,6 @@ class Workspace:
     artifacts: Artifacts
     contain: Callable[[str], str]
     """Returns the path of a notebook relative to the root; raises PathRefused or InvalidArguments."""
-    by_path: Notebooks = field(default_factory=Notebooks)
     policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     queue: FairQueue = field(default_factory=FairQueue)
     queries: KernelQueries = field(default_factory=KernelQueries)
@@ -105,6 +105,11 @@ class Workspace:
         """Functions that are called with each caller whose session has ended."""
 
     # --- notebooks
+
+    @property
+    def by_path(self) -> Notebooks:
+        """The notebooks by path."""
+        return self.store.notebooks
 
     def path(self, caller: Caller, notebook: str | None, *, tool: str = "this tool") -> str:
         """Return the path of a notebook, given by name or path; None for the current one.
@@ -239,7 +244,6 @@ class Workspace:
         """Follow the rename of a notebook or a folder; a former notebook at the new path is gone."""
         # Without awaiting in between: the next cell of a run finds the document at the new path.
         renamed, deleted = self.by_path.rename(old, new)
-        self.store.renamed(old, new)
         await self._detach(deleted)
         for former, notebook in renamed.items():
             await self.sessions.move(former, notebook.path)

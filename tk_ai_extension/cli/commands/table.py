@@ -44,7 +44,7 @@ from tk_ai_extension.model.errors import (
     OpenElsewhere,
     ToolError,
 )
-from tk_ai_extension.notebooks.base import save_error
+from tk_ai_extension.notebooks.atomic_file import save_error
 from tk_ai_extension.tools.execution_results import ExecutionResult
 from tk_ai_extension.tools.registry import Registry, Tool
 

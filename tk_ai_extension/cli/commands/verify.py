@@ -24,7 +24,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
 from tk_ai_extension.model.ranges import format_ranges
-from tk_ai_extension.notebooks.base import save_error
+from tk_ai_extension.notebooks.atomic_file import save_error
 from tk_ai_extension.tools.verification import verify_notebook
 from tk_ai_extension.verification.comparing import is_error
 from tk_ai_extension.verification.hidden_state import hidden_state
