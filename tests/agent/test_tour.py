@@ -28,7 +28,6 @@ from tk_ai_extension.agent.events import Event, TextDelta, ToolCalled
 from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.agent.tour import TourSession
-from tk_ai_extension.server.chat_services import ClaudeOrTour
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
@@ -214,7 +213,7 @@ async def tour(harness: ToolHarness, models: ClaudeModels, tmp_path: Path) -> As
         workspace=harness.workspace,
         registry=harness.registry,
         store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
-        backend=ClaudeOrTour(ClaudeBackend(config, models.provider)),
+        backend=ClaudeBackend(config, models.provider),
         settings=ChatSettings(),
     )
     talk = Talk(Chats(services), services, ScriptedModel())

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.acp.backend import AcpConfig
 from tk_ai_extension.agent.acp.catalog import AcpAgents
-from tk_ai_extension.agent.backend import AgentSession, SessionConfig
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.connections import user_folder
-from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.prompts import PromptFolders
 from tk_ai_extension.agent.store import ChatStore
-from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.user_servers import UserServers
 from tk_ai_extension.server.agents import find_models
 from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
@@ -26,31 +23,6 @@ from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.settings import ExtensionSettings
-
-
-class ClaudeOrTour:
-    """`AgentBackend` of Claude, or of the tour if no model is connected.
-
-    The tour has no sessions: a chat resumes Claude's session once a model is connected again.
-    """
-
-    def __init__(self, claude: ClaudeBackend) -> None:
-        self._claude = claude
-        self.name = claude.name
-
-    async def provider(self) -> Provider:
-        """Return the current provider."""
-        return await self._claude.provider()
-
-    async def start(self, config: SessionConfig) -> AgentSession:
-        """Start the agent of the provider."""
-        if isinstance(config.provider, Provider) and config.provider.name == "tour":
-            return TourSession(config.call)
-        return await self._claude.start(config)
-
-    async def forget(self, session: str) -> None:
-        """Remove Claude's data of a session."""
-        await self._claude.forget(session)
 
 
 def build_chats(
@@ -75,7 +47,7 @@ def build_chats(
         workspace=components.workspace,
         registry=registry,
         store=ChatStore(state / CHATS),
-        backend=ClaudeOrTour(ClaudeBackend(config, models.claude.provider)),
+        backend=ClaudeBackend(config, models.claude.provider),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
         agents=AcpAgents(
             models.commands,

@@ -24,6 +24,7 @@ import mcp_types as types
 from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,
+    AgentSession,
     ContentBlock,
     History,
     HistoryMissing,
@@ -36,6 +37,7 @@ from tk_ai_extension.agent.claude.translator import CostMeter, Translator
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
+from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.work_folder import make_work_folder
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.json_values import Json
@@ -78,7 +80,9 @@ class ClaudeConfig:
 
 
 class ClaudeBackend:
-    """Claude as an `AgentBackend`.
+    """Claude as an `AgentBackend`; without a model, the tour answers.
+
+    The tour has no sessions: a chat resumes Claude's session once a model is connected again.
 
     Args:
         config: Settings of the processes.
@@ -95,15 +99,17 @@ class ClaudeBackend:
         """Return the current provider."""
         return (await self._provider()).require_ready()
 
-    async def start(self, config: SessionConfig) -> ClaudeSession:
+    async def start(self, config: SessionConfig) -> AgentSession:
         """Start a process."""
+        provider = config.provider
+        if not isinstance(provider, Provider):
+            raise TypeError("Expected a provider of Claude.")
+        if provider.name == "tour":
+            return TourSession(config.call)
         await asyncio.to_thread(_import_sdk)
         import anyio
         import claude_agent_sdk as sdk
 
-        provider = config.provider
-        if not isinstance(provider, Provider):
-            raise TypeError("Expected a provider of Claude.")
         turn = _TurnToken()
 
         async def call(

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.server.handlers.handler import TkAIHandler
@@ -71,45 +71,31 @@ class TurnHandler(StreamingHandler):
             LimitReached: the user has too many streams; no turn began.
         """
         self.update_api_activity()
-        with self.counted_stream() if self.accepts_events() else nullcontext():
-            return await self._answer(begin, stop=stop)
-
-    async def _answer(
-        self, begin: Callable[[], Awaitable[StartedTurn]], *, stop: bool
-    ) -> TurnAnswer | None:
-        if stop and self.gone.is_set():
-            return None
-        begun = await begin()
-        answer = None
-        if self.accepts_events():
-            ended = await self.stream_counted(_frames(begun.events))
-        else:
-            answer = await self._answer_whole(begun)
-            ended = answer is not None
+        streams = self.accepts_events()
+        found: list[Event] = []
+        with self.counted_stream() if streams else nullcontext():
+            if stop and self.gone.is_set():
+                return None
+            begun = await begin()
+            if streams:
+                ended = await self.stream_counted(_frames(begun.events))
+            else:
+                ended = await self.until_ended(_collect(begun.events, found))
         if not ended and stop:
-            chats = await self.services.chats()
-            with suppress(
-                ToolError
-            ):  # The chat may have been deleted in the meantime; the client is gone.
+            # The chat may have been deleted in the meantime.
+            with suppress(ToolError):
+                chats = await self.services.chats()
                 await chats.stop(username(self), begun.chat, begun.turn)
-        return answer
-
-    async def _answer_whole(self, begun: StartedTurn) -> TurnAnswer | None:
-        collecting = asyncio.create_task(_collected(begun.events))
-        self.services.streams.add(cast("asyncio.Task[None]", collecting))
-        try:
-            is_connected = await self.while_connected(collecting)
-        finally:
-            self.services.streams.discard(cast("asyncio.Task[None]", collecting))
-        if not is_connected or collecting.cancelled():
+        if not ended or streams:
             return None
-        events = collecting.result()
-        answer = _summary(begun, events)
-        failed = next((event for event in events if event.kind == "error"), None)
+        answer = _summary(begun, found)
+        failed = next((event.data["error"] for event in found if event.kind == "error"), None)
         if failed is None:
             return answer
-        self.set_status(_status(failed.data["error"]["code"]))
-        error: FailedTurn = {**answer, "error": failed.data["error"]}  # pyrefly: ignore[open-unpacking]
+        kinds = [*ToolError.__subclasses__()]
+        code = failed["code"]
+        self.set_status(next((kind.status for kind in kinds if kind.code == code), 500))
+        error: FailedTurn = {**answer, "error": failed}  # pyrefly: ignore[open-unpacking]
         return error
 
 
@@ -324,10 +310,6 @@ class ModelsHandler(TkAIHandler):
         return await (await self.services.chat_models()).health()
 
 
-def _json(event: Event) -> str:
-    return json.dumps(event.as_dict())
-
-
 def _described(chat: Chat, *, busy: bool) -> ChatInfo:
     return {
         "id": chat.id,
@@ -352,11 +334,12 @@ def _standing(change: Touched) -> ChatChange:
 async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[str]:
     """Yield events as frames of a stream."""
     async for event in events:
-        yield f"id: {event.id}\nevent: {event.kind}\ndata: {_json(event)}\n\n"
+        data = json.dumps(event.as_dict())
+        yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"
 
 
-async def _collected(events: AsyncIterator[Event]) -> list[Event]:
-    return [event async for event in events]
+async def _collect(events: AsyncIterator[Event], found: list[Event]) -> None:
+    found += [event async for event in events]
 
 
 def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
@@ -376,9 +359,3 @@ def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
         "usage": next((event.data for event in events if event.kind == "usage"), None),
         "last_event": events[-1].id,
     }
-
-
-def _status(code: str) -> int:
-    """Return the HTTP status for an error code."""
-    kinds = [*ToolError.__subclasses__()]
-    return next((kind.status for kind in kinds if kind.code == code), 500)

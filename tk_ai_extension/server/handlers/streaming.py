@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,16 +50,22 @@ class StreamingHandler(TkAIHandler):
         self.set_header("Cache-Control", "no-cache, no-transform")
         self.set_header("X-Accel-Buffering", "no")
         send_at_once(self)
-        streaming = asyncio.create_task(self._stream(frames))
-        self.services.streams.add(streaming)
-        try:
-            is_connected = await self.while_connected(streaming)
-        finally:
-            self.services.streams.discard(streaming)
-        if not is_connected or streaming.cancelled():
+        if not await self.until_ended(self._stream(frames)):
             return False
-        streaming.result()
         self.finish(set_content_type="text/event-stream")
+        return True
+
+    async def until_ended(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Await work; return False if the client has disconnected or the server stops before its end."""
+        task = asyncio.create_task(work)
+        self.services.streams.add(task)
+        try:
+            is_connected = await self.while_connected(task)
+        finally:
+            self.services.streams.discard(task)
+        if not is_connected or task.cancelled():
+            return False
+        task.result()
         return True
 
     def accepts_events(self) -> bool:
@@ -84,9 +90,6 @@ class StreamingHandler(TkAIHandler):
             yield
         finally:
             users[user] -= 1
-            # Delete zero counts: a server can have many users, and few of them stream.
-            if not users[user]:
-                del users[user]
 
     async def send_out(self) -> None:
         """Flush the written data.
