@@ -16,7 +16,7 @@ import pytest
 from tornado.httpclient import AsyncHTTPClient
 
 from tests.proofs import ROOT
-from tk_ai_extension.agent.tour_texts import END
+from tk_ai_extension.agent.tour import END
 
 
 async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ BOUNDS = (
     ("agent.requests", "MAX_ATTACHMENTS"),
     ("agent.context", "PROJECT"),
     ("agent.prompts", "MAX_PROMPTS"),
-    ("agent.prompts", "MAX_DEPTH"),
     ("agent.user_servers", "MAX_SERVERS"),
     ("agent.chat", "MAX_TURNS"),
     ("agent.store", "MAX_CHATS"),

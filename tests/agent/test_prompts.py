@@ -134,10 +134,3 @@ async def test_files_and_messages_are_bounded(folders: PromptFolders) -> None:
 def test_a_front_matter_without_an_end_is_text() -> None:
     fields, body = front_matter("---\ndescription: a\nno end")
     assert (dict(fields), body) == ({}, "---\ndescription: a\nno end")
-
-
-async def test_a_description_is_one_visible_line(folders: PromptFolders) -> None:
-    write(folders.root, "commands/p.md", f"---\ndescription: a\u202eb\u200b{'c' * 500}\n---\nx")
-    (found,) = await folders.list(OWNER)
-    assert found["description"].startswith("a b c")
-    assert len(found["description"]) == 200

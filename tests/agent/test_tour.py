@@ -17,7 +17,7 @@ from tornado.tcpserver import TCPServer
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import ScriptedModel
-from tk_ai_extension.agent import tour_texts as texts
+from tk_ai_extension.agent import tour as texts
 from tk_ai_extension.agent.backend import TextBlock, TurnEnded
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats

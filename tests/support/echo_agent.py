@@ -47,7 +47,7 @@ from tk_ai_extension.agent.backend import (
     ToolCall,
 )
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
-from tk_ai_extension.agent.task_session import TaskSession
+from tk_ai_extension.agent.tour import TaskSession
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 

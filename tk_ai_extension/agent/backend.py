@@ -25,7 +25,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.agent.store import History
-from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.agent.turn import TurnActions
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import Image
@@ -113,44 +113,6 @@ ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallTool
 """Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
 
 
-class AgentActions(Protocol):
-    """What an agent in another process does outside the registry's tools; see `turn.TurnActions`.
-
-    Every method takes the token of the turn's credential, and raises InvalidTurnCredential after the
-    turn, and CallStopped if the turn ends meanwhile.
-    """
-
-    async def permit(self, token: str, action: AgentAction) -> None:
-        """Check that an action may run, and ask the person if the mode requires it.
-
-        Raises:
-            PermissionDenied: The mode forbids it, or the person denied it.
-        """
-        ...
-
-    async def read_text(self, token: str, path: str) -> str:
-        """Return the content of a text file, whose path may be absolute.
-
-        Raises:
-            PathRefused, FileMissing, NotReadable.
-        """
-        ...
-
-    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
-        """Write a text file, once it is permitted.
-
-        Args:
-            token: The token.
-            call: The id with which the agent reports the call; None if it does not report it.
-            path: The path, which may be absolute.
-            text: The new content.
-
-        Raises:
-            ToolError: It was not written.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class SessionConfig:
     """Settings of an agent session.
@@ -176,7 +138,7 @@ class SessionConfig:
     call: ToolCall
     history: History
     cost: float | None
-    actions: AgentActions
+    actions: TurnActions
     further: Sequence[types.Tool] = ()
 
     @property

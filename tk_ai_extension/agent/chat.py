@@ -38,7 +38,7 @@ from tk_ai_extension.agent.events import (
     Steered,
 )
 from tk_ai_extension.agent.external_tools import ExternalTools
-from tk_ai_extension.agent.requests import Message
+from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, History
 from tk_ai_extension.agent.turn import Turn, TurnActions
 from tk_ai_extension.mcp.descriptions import error_content
@@ -73,18 +73,6 @@ class AgentCatalog(Protocol):
 
     def owner(self, session: str) -> AgentBackend | None:
         """Return the agent that a session of a `Checkpoint` belongs to; None for another one."""
-        ...
-
-    async def names(self) -> Sequence[str]:
-        """Return the names of the installed agents."""
-        ...
-
-    async def check(self, model: str) -> None:
-        """Check that the agent of a model is installed.
-
-        Raises:
-            AgentUnavailable: It is not installed.
-        """
         ...
 
 
@@ -136,11 +124,9 @@ class ChatServices:
 
         Raises:
             NoModel: No model is connected, or none of that name.
-            AgentUnavailable: The agent of that name is not installed.
         """
         named = asked or usual
         if self.agents is not None and self.agents.get(named) is not None:
-            await self.agents.check(named)
             return named
         provider = await self.backend.provider()
         model = asked or (usual if usual in provider.models else provider.model)
@@ -250,7 +236,7 @@ class LiveChat:
                 message.notebook,
                 services.workspace.policy.mode(caller),
                 message.model,
-                [attachment.shown for attachment in request.attachments],
+                [shown(attachment) for attachment in request.attachments],
                 len(self._waiting) + (self._turn is not None),
                 request.active_cell,
                 request.replaces,
@@ -311,14 +297,14 @@ class LiveChat:
         if asked.about is not answered.about or asked.request.replaces or any(commands):
             return False
         services = self._services
-        shown = await content(services.workspace, services.registry, running.caller, asked)
+        found = await content(services.workspace, services.registry, running.caller, asked)
         # Meanwhile it may have begun or been stopped, or another caller has given it.
         if self._turn is not running or running.is_stopped or queued not in self._waiting:
             return False
         place = self._waiting.index(queued)
         self._waiting.remove(queued)
         try:
-            is_taken = await agent.session.steer(shown.blocks)
+            is_taken = await agent.session.steer(found.blocks)
         except AgentDied as error:
             logger.info("%s", error.message)
             is_taken = False
@@ -326,7 +312,7 @@ class LiveChat:
             self._waiting.insert(place, queued)
             self._begin()
             return False
-        for notice in shown.notices:
+        for notice in found.notices:
             queued.notify(notice)
         queued.publish(Steered(running.id))
         queued.publish(Done("done"))
@@ -447,10 +433,10 @@ class LiveChat:
     async def _content(self, turn: Turn) -> Sequence[ContentBlock]:
         """Return the blocks of a turn's message; publish what of it could not be read."""
         services = self._services
-        shown = await content(services.workspace, services.registry, turn.caller, turn.message)
-        for notice in shown.notices:
+        found = await content(services.workspace, services.registry, turn.caller, turn.message)
+        for notice in found.notices:
             turn.notify(notice)
-        return shown.blocks
+        return found.blocks
 
     async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
         """Publish what the agent reports until the turn has ended.

@@ -25,6 +25,8 @@ from tk_ai_extension.agent.requests import (
     OutputAttachment,
     SelectionAttachment,
     VariableAttachment,
+    label_of,
+    shown,
 )
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
@@ -228,8 +230,8 @@ class _ContextReader:
                 case ImageAttachment(mime=mime, data=data):
                     return "Attached picture", (Image("".join(data.split()), mime),)
         except ToolError as error:
-            label = attachment.label
-            self.notices.append(_unread(attachment.shown, error))
+            label = label_of(attachment)
+            self.notices.append(_unread(shown(attachment), error))
             kind = "" if attachment.kind in {"cell", "output", "error"} else f"{attachment.kind} "
             return f"Attached {kind}{label}: {error.message}", ()
 

@@ -74,13 +74,12 @@ def _void(events: Sequence[Event]) -> set[int]:
 
 
 def _replaced(events: Sequence[Event]) -> set[str]:
-    """Return the turns that later messages replaced."""
+    """Return the turns that later messages or a restore replaced."""
     counting: list[str] = []
     found: set[str] = set()
     for event in events:
         if event.kind in ("message", "restored"):
-            # Missing in transcripts of older versions.
-            replaces = event.data.get("replaces") if event.kind == "message" else event.turn
+            replaces = event.data["replaces"] if event.kind == "message" else event.turn
             if replaces in counting:
                 found.update(counting[counting.index(replaces) :])
                 del counting[counting.index(replaces) :]
@@ -94,8 +93,7 @@ def _part(event: Event, agent_of: Agents) -> str:
     match event.kind:
         case "message":
             where = f" ({data['notebook']})" if data["notebook"] else ""
-            # Missing in transcripts of older versions.
-            agent = agent_of(data.get("model", "")).name
+            agent = agent_of(data["model"]).name
             return f"## You{where}\n\n{data['text']}\n\n## {agent}"
         case "tool_call":
             arguments = json.dumps(data["arguments"], indent=1, ensure_ascii=False)

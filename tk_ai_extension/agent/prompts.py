@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -30,8 +31,6 @@ MAX_PROMPTS = 200
 """Maximum number of prompts of one folder."""
 MAX_VISITED = 2_000
 """Maximum number of files and folders that are visited to find the prompts of one folder."""
-MAX_DEPTH = 4
-"""Maximum depth of subfolders in which commands are found."""
 MAX_NOTE = 200
 """Maximum length of a description or a hint, in characters."""
 
@@ -42,8 +41,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _CALL = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.:-]{0,300})(?:\s+(.*))?", re.DOTALL)
 _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]*(.*)")
 _PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS|([1-9]))(?![A-Za-z0-9_])")
-# Control characters, and those that reverse the direction of a text or have no width.
-_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 
 
 class PromptInfo(TypedDict):
@@ -93,28 +90,22 @@ class Prompt:
         >>> Prompt(info, "Look.").with_arguments("here")
         'Look.\n\nARGUMENTS: here'
         """
-        words = _words(arguments)
-        parts: list[str] = []
-        length = end = 0
-        has_place = False
-        for found in _PLACEHOLDER.finditer(self.text):
-            has_place = True
-            number = found[1]
-            given = arguments if number is None else "".join(words[int(number) - 1 : int(number)])
-            parts += [self.text[end : found.start()], given]
-            end = found.end()
-            length += len(given)
-            if length > MAX_MESSAGE:
-                break
-        parts.append(self.text[end:])
-        if arguments and not has_place:
-            parts.append(f"\n\nARGUMENTS: {arguments}")
-        if length > MAX_MESSAGE or sum(map(len, parts)) > MAX_MESSAGE:
+        places = len(_PLACEHOLDER.findall(self.text))
+        if len(self.text) + max(places, 1) * len(arguments) > MAX_MESSAGE:
             raise LimitReached(
                 f"With the prompt /{self.info['name']} the message has more than "
                 f"{MAX_MESSAGE} characters."
             )
-        return "".join(parts).strip()
+        words = _words(arguments)
+
+        def given(found: re.Match[str]) -> str:
+            number = found[1]
+            return arguments if number is None else "".join(words[int(number) - 1 : int(number)])
+
+        text = _PLACEHOLDER.sub(given, self.text)
+        if arguments and not places:
+            text += f"\n\nARGUMENTS: {arguments}"
+        return text.strip()
 
 
 @dataclass(frozen=True)
@@ -170,70 +161,37 @@ def _collect(base: Path, within: Path | None, origin: Origin, found: dict[str, P
         origin: Whose they are.
         found: The prompts by name.
     """
-    commands, skills = base / ".claude" / "commands", base / ".claude" / "skills"
     count = 0
-    for folder, files in ((commands, _commands(commands)), (skills, _skills(skills))):
-        if within is not None and not _is_inside(folder, within):
+    for path, folder, name, kind in _files(base / ".claude"):
+        if count >= MAX_PROMPTS:
+            return
+        is_inside = _is_inside(path, folder) and (within is None or _is_inside(folder, within))
+        fields, body = front_matter(_text(path) if is_inside else "")
+        is_hidden = fields.get("user-invocable", "").lower() == "false"
+        if name in found or is_hidden or not body.strip():
             continue
-        for path, name, kind in files:
-            if count >= MAX_PROMPTS:
-                return
-            prompt = None if name in found or not _is_inside(path, folder) else _prompt(path)
-            if prompt is None:
-                continue
-            fields, body = prompt
-            info: PromptInfo = {
-                "name": name,
-                "description": _note(fields.get("description", "")),
-                "hint": _note(fields.get("argument-hint", "")),
-                "origin": origin,
-                "kind": kind,
-                "path": path.relative_to(base).as_posix(),
-            }
-            found[name] = Prompt(info, body)
-            count += 1
+        info: PromptInfo = {
+            "name": name,
+            "description": _note(fields.get("description", "")),
+            "hint": _note(fields.get("argument-hint", "")),
+            "origin": origin,
+            "kind": kind,
+            "path": path.relative_to(base).as_posix(),
+        }
+        found[name] = Prompt(info, body)
+        count += 1
 
 
-def _prompt(path: Path) -> tuple[Mapping[str, str], str] | None:
-    """Return the fields and the text of a file; None if it is no prompt for people."""
-    text = _text(path)
-    fields, body = front_matter(text or "")
-    is_hidden = fields.get("user-invocable", "").lower() == "false"
-    return None if not body.strip() or is_hidden else (fields, body)
-
-
-def _commands(folder: Path) -> Iterator[tuple[Path, str, Literal["command"]]]:
-    """Yield the files of commands, their names (``folder:name`` in a subfolder) and the kind."""
-    visited = 0
-    waiting: list[tuple[Path, str, int]] = [(folder, "", 0)]
-    while waiting:
-        place, prefix, depth = waiting.pop()
-        for entry in _entries(place):
-            visited += 1
-            if visited > MAX_VISITED:
-                return
-            stem = entry.name.removesuffix(".md")
-            if not _NAME.fullmatch(stem):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if depth < MAX_DEPTH:
-                    waiting.append((Path(entry.path), f"{prefix}{entry.name}:", depth + 1))
-            elif stem != entry.name:
-                yield Path(entry.path), prefix + stem, "command"
-
-
-def _skills(folder: Path) -> Iterator[tuple[Path, str, Literal["skill"]]]:
-    for entry in _entries(folder)[:MAX_VISITED]:
-        if _NAME.fullmatch(entry.name) and entry.is_dir():
-            yield Path(entry.path, "SKILL.md"), entry.name, "skill"
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
+def _files(base: Path) -> Iterator[tuple[Path, Path, str, Literal["command", "skill"]]]:
+    """Yield the files of prompts, the folder of each, its name (``folder:name`` below) and its kind."""
+    commands, skills = base / "commands", base / "skills"
+    for path in sorted(islice(commands.rglob("*.md"), MAX_VISITED)):
+        names = path.relative_to(commands).with_suffix("").parts
+        if all(map(_NAME.fullmatch, names)):
+            yield path, commands, ":".join(names), "command"
+    for path in sorted(islice(skills.glob("*/SKILL.md"), MAX_VISITED)):
+        if _NAME.fullmatch(path.parent.name):
+            yield path, skills, path.parent.name, "skill"
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
@@ -241,15 +199,15 @@ def _is_inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def _text(path: Path) -> str | None:
-    """Return the text of a regular file; None if it is none, too large or not readable."""
+def _text(path: Path) -> str:
+    """Return the text of a regular file; empty if it is none, too large or not readable."""
     try:
         # The path has no links left, and none may have come since.
         with BufferedReader(open_regular(Path(os.path.realpath(path)))) as file:
             data = file.read(MAX_FILE + 1)
-        return None if len(data) > MAX_FILE else data.decode("utf-8-sig")
+        return "" if len(data) > MAX_FILE else data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        return None
+        return ""
 
 
 def front_matter(text: str) -> tuple[Mapping[str, str], str]:
@@ -287,8 +245,8 @@ def _unquoted(value: str) -> str:
 
 
 def _note(text: str) -> str:
-    """Return a text as one short line without characters that hide."""
-    line = " ".join(_HIDDEN.sub(" ", text).split())
+    """Return a text as one short line."""
+    line = " ".join(text.split())
     return line if len(line) <= MAX_NOTE else f"{line[: MAX_NOTE - 1]}…"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -57,27 +56,12 @@ class _Attachment(_Strict):
     title: Annotated[str | None, Field(max_length=200)] = None
     """What the page calls it; the server's label if omitted."""
 
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """Short label, with addresses that tools accept."""
-
-    @property
-    def shown(self) -> str:
-        """What a person sees."""
-        return self.title or self.label
-
 
 class CellAttachment(_Attachment):
     """A cell of the notebook, with its outputs and their pictures."""
 
     kind: Literal["cell"]
     cell: _Address
-
-    @property
-    def label(self) -> str:
-        """Short label."""
-        return f"cell {self.cell}"
 
 
 class OutputAttachment(_Attachment):
@@ -88,23 +72,12 @@ class OutputAttachment(_Attachment):
     output: Annotated[int | None, Field(ge=0, le=100_000)] = None
     """Index among the cell's outputs, from 0; all outputs if omitted."""
 
-    @property
-    def label(self) -> str:
-        """Short label."""
-        number = "" if self.output is None else f" {self.output}"
-        return f"output{number} of cell {self.cell}"
-
 
 class ErrorAttachment(_Attachment):
     """The error of a cell, with its traceback."""
 
     kind: Literal["error"]
     cell: _Address
-
-    @property
-    def label(self) -> str:
-        """Short label."""
-        return f"error of cell {self.cell}"
 
 
 class VariableAttachment(_Attachment):
@@ -121,11 +94,6 @@ class VariableAttachment(_Attachment):
             raise PydanticCustomError("no_variable_name", "This is not a variable name")
         return name
 
-    @property
-    def label(self) -> str:
-        """Short label."""
-        return self.name
-
 
 class FolderAttachment(_Attachment):
     """The list of a folder's files, without its subfolders' files."""
@@ -133,11 +101,6 @@ class FolderAttachment(_Attachment):
     kind: Literal["folder"]
     path: Annotated[str, Field(max_length=4096)]
     """The path below the root; empty for the root."""
-
-    @property
-    def label(self) -> str:
-        """Short label."""
-        return f"{self.path.rstrip('/')}/"
 
 
 class SelectionAttachment(_Attachment):
@@ -168,22 +131,12 @@ class SelectionAttachment(_Attachment):
         first, last = self.first_line, self.last_line
         return f"line {first}" if first == last else f"lines {first} to {last}"
 
-    @property
-    def label(self) -> str:
-        """Short label."""
-        return f"{self.lines} of {self.path or f'cell {self.cell}'}"
-
 
 class FileAttachment(_Attachment):
     """A text file below the root."""
 
     kind: Literal["file"]
     path: Annotated[str, Field(min_length=1, max_length=4096)]
-
-    @property
-    def label(self) -> str:
-        """Short label."""
-        return self.path
 
 
 class ImageAttachment(_Attachment):
@@ -192,11 +145,6 @@ class ImageAttachment(_Attachment):
     kind: Literal["image"]
     mime: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
     data: Annotated[str, Field(min_length=1, max_length=MAX_IMAGE, pattern=r"^[A-Za-z0-9+/=\s]+$")]
-
-    @property
-    def label(self) -> str:
-        """Short label."""
-        return "picture"
 
 
 Attachment = (
@@ -209,6 +157,32 @@ Attachment = (
     | SelectionAttachment
     | ImageAttachment
 )
+
+
+def label_of(attachment: Attachment) -> str:
+    """Return a short label, with addresses that tools accept."""
+    match attachment:
+        case CellAttachment(cell=cell):
+            return f"cell {cell}"
+        case OutputAttachment(cell=cell, output=number):
+            return f"output{'' if number is None else f' {number}'} of cell {cell}"
+        case ErrorAttachment(cell=cell):
+            return f"error of cell {cell}"
+        case VariableAttachment(name=name):
+            return name
+        case FileAttachment(path=path):
+            return path
+        case FolderAttachment(path=path):
+            return f"{path.rstrip('/')}/"
+        case SelectionAttachment():
+            return f"{attachment.lines} of {attachment.path or f'cell {attachment.cell}'}"
+        case ImageAttachment():
+            return "picture"
+
+
+def shown(attachment: Attachment) -> str:
+    """Return what a person sees of an attachment."""
+    return attachment.title or label_of(attachment)
 
 
 class ChatRequest(_Strict):
@@ -271,13 +245,6 @@ class ChatRequest(_Strict):
 
 class PlanAnswer(_Strict):
     """The body of ``POST /api/tk-ai/chats/{id}/plan``."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"answer": {"const": "reject"}}, "required": ["answer"]},
-            "then": {"properties": {"words": {"pattern": r"\S"}}, "required": ["words"]},
-        }
-    )
 
     plan: Annotated[str, Field(min_length=1, max_length=100)]
     """The turn that made the plan."""

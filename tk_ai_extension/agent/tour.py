@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from tk_ai_extension.agent import tour_texts as texts
-from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall
+from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall, TurnEnded
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
-from tk_ai_extension.agent.task_session import TaskSession
+from tk_ai_extension.model.agent_errors import AgentUnavailable
+from tk_ai_extension.model.errors import InternalError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
@@ -31,6 +31,56 @@ _START = re.compile(
     re.IGNORECASE,
 )
 _REFUSALS = frozenset({"permission_denied", "permission_required"})
+
+
+class TaskSession:
+    """An `AgentSession` without `send`, which calls `begin`.
+
+    Attributes:
+        alive: See `AgentSession.alive`.
+        events: Queue of the events that `receive` returns.
+    """
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self._answering: asyncio.Task[None] | None = None
+
+    def begin(self, answer: Coroutine[None, None, None]) -> None:
+        """Answer in a task. `TurnEnded` follows, even if the task is cancelled before it starts."""
+        self._answering = asyncio.create_task(answer, name="tk-ai agent")
+        self._answering.add_done_callback(self._on_end)
+
+    async def compact(self, *, model: str, credential: TurnCredential) -> None:
+        """Refuse: there is no history to compact."""
+        del model, credential
+        raise AgentUnavailable("This agent cannot compact a chat.", hint="Start another chat.")
+
+    async def receive(self) -> AgentEvent:
+        """Return the next event."""
+        return await self.events.get()
+
+    async def steer(self, content: Sequence[ContentBlock]) -> bool:
+        """Take no message into a running turn."""
+        del content
+        return False
+
+    async def interrupt(self) -> None:
+        """End the running turn."""
+        if self._answering is not None:
+            self._answering.cancel()
+
+    async def close(self) -> None:
+        """End the agent."""
+        self.alive = False
+        await self.interrupt()
+        if self._answering is not None:
+            await asyncio.wait((self._answering,))
+
+    def _on_end(self, answering: asyncio.Task[None]) -> None:
+        error = None if answering.cancelled() else answering.exception()
+        failed = None if error is None else InternalError(f"The agent failed: {error!r}")
+        self.events.put_nowait(TurnEnded(failed))
 
 
 class TourSession(TaskSession):
@@ -81,7 +131,7 @@ class _Turn:
         self._events = events
         self._texts = 0
         # Prefix of the first text of the turn.
-        self.heading = f"{texts.LABEL} "
+        self.heading = f"{LABEL} "
 
     def say(self, text: str) -> None:
         """Write a text block."""
@@ -111,9 +161,9 @@ class _Turn:
         answer: Json = result.structured_content or {}
         error = answer.get("error")
         if error is not None and error["code"] in _REFUSALS:
-            raise _Ended(texts.REFUSED)
+            raise _Ended(REFUSED)
         if result.is_error and (error is not None or not may_fail):
-            raise _Ended(texts.BROKEN)
+            raise _Ended(BROKEN)
         return answer if result.is_error else {}
 
     async def run(self, say: str, source: str) -> str | None:
@@ -124,7 +174,7 @@ class _Turn:
     async def fix(self, say: str, cell: str, source: str) -> None:
         """Overwrite a cell and run it again."""
         await self.call(say, "overwrite_cell", cell=cell, source=source)
-        await self.call(texts.RERUN, "execute_cell", cell=cell)
+        await self.call(RERUN, "execute_cell", cell=cell)
 
 
 async def _answer(turn: _Turn, seen: str, message: str, *, is_first: bool) -> None:
@@ -140,22 +190,124 @@ async def _reply(turn: _Turn, seen: str, message: str, *, is_first: bool) -> str
     has_notebook = "\nNotebook " in seen
     begins = is_first and mode is not None and mode[1] == "auto"
     if is_first:
-        turn.heading += f"{texts.INTRO}\n\n"
+        turn.heading += f"{INTRO}\n\n"
     if _CONNECT.search(message) and not begins:
-        return texts.CONNECT
+        return CONNECT
     if not begins and not _START.search(message):
-        return texts.MENU
+        return MENU
     if has_notebook:
-        await turn.call(texts.READ, "read_notebook", view="reading")
+        await turn.call(READ, "read_notebook", view="reading")
     if mode is not None and mode[1] == "plan":
-        return texts.PLAN
+        return PLAN
     if not has_notebook:
-        await turn.call(texts.OPEN, "use_notebook", notebook=NOTEBOOK, mode="create")
-        await turn.call(texts.READ, "read_notebook", view="reading")
-    await turn.call(texts.TITLE, "insert_cell", source=texts.TITLE_CELL, cell_type="markdown")
-    await turn.call(texts.DATA, "insert_and_execute_cell", source=texts.DATA_CELL)
-    if (cell := await turn.run(texts.PLOT, texts.PLOT_CELL)) is not None:
-        await turn.fix(texts.REDRAW, cell, texts.DRAWING_CELL)
-    if (cell := await turn.run(texts.FAIL, texts.FAILING_CELL)) is not None:
-        await turn.fix(texts.FIX, cell, texts.FIXED_CELL)
-    return texts.END
+        await turn.call(OPEN, "use_notebook", notebook=NOTEBOOK, mode="create")
+        await turn.call(READ, "read_notebook", view="reading")
+    await turn.call(TITLE, "insert_cell", source=TITLE_CELL, cell_type="markdown")
+    await turn.call(DATA, "insert_and_execute_cell", source=DATA_CELL)
+    if (cell := await turn.run(PLOT, PLOT_CELL)) is not None:
+        await turn.fix(REDRAW, cell, DRAWING_CELL)
+    if (cell := await turn.run(FAIL, FAILING_CELL)) is not None:
+        await turn.fix(FIX, cell, FIXED_CELL)
+    return END
+
+
+# -- texts and cells
+
+LABEL: Final = "**[The tour: a script, not a model]**"
+"""Prefix of each response."""
+
+INTRO: Final = """\
+No model is connected to this server yet, so a built-in tour answers. It follows a script, but the \
+notebook, the kernel, the tools and the approvals are real."""
+
+MENU: Final = """\
+Type `start`, and I work in your notebook: I read it, run a few cells, draw a plot, break a cell and \
+fix it, and ask for your approval where the permission mode requires it. Type `connect` to see how to \
+connect a model. I cannot answer anything else."""
+
+PLAN: Final = """\
+In the mode `plan` I only read. My plan: add a heading at the end of the notebook; add a cell that \
+computes a few numbers, and run it; add a cell that plots them; add a cell with a mistake, and fix it. \
+Approve the plan to continue, or choose the mode `ask` or `auto` and type `start`."""
+
+CONNECT: Final = """\
+Set one of these in the server's environment, or as lines of `NAME=value` in a file `.secrets.env` in \
+its root folder. Then start a new chat; with the file, no restart is needed:
+
+- `ANTHROPIC_API_KEY`: an Anthropic API key.
+- `CLAUDE_CODE_OAUTH_TOKEN`: the token of a subscription, as `claude setup-token` prints it.
+- `ANTHROPIC_BASE_URL` and `ANTHROPIC_MODEL`: any server with the Messages API, such as Ollama \
+(`http://localhost:11434`) or LiteLLM; with `ANTHROPIC_AUTH_TOKEN` if it requires a key.
+- `CLAUDE_CODE_USE_BEDROCK=1` and `AWS_REGION`: Amazon Bedrock, with AWS credentials.
+- `CLAUDE_CODE_USE_VERTEX=1`, `CLOUD_ML_REGION` and `ANTHROPIC_VERTEX_PROJECT_ID`: Google Vertex AI.
+
+Keys are sent to the provider only: no kernel, notebook or log sees them. `/api/tk-ai/health` says \
+what was found and what is missing."""
+
+OPEN: Final = "You have no notebook open, so I create `tour.ipynb` with its own kernel."
+READ: Final = "First I read the notebook, as a model would. Reading needs no approval."
+TITLE: Final = (
+    "Now I add a heading at the end. In the mode `ask`, you see the text and approve it first."
+)
+DATA: Final = "Next, a cell with a few numbers. It runs in the kernel that you use."
+PLOT: Final = "The numbers are in the kernel, so I can plot them."
+REDRAW: Final = (
+    "That did not work here: it requires matplotlib and a Python kernel. I overwrite the cell with a "
+    "drawing that does not."
+)
+FAIL: Final = (
+    "Now a mistake, on purpose: I misspell a name. The cell fails, and I receive the traceback."
+)
+FIX: Final = (
+    "The traceback names the line. I overwrite the cell. If you had edited it, I would get an error and "
+    "your edit would be kept."
+)
+RERUN: Final = "Now I run it again."
+
+END: Final = """\
+That was the tour. Everything is in your notebook, and you can undo it: the whole turn or single \
+cells. A model does the same with your data and your questions: type `connect` to see how to connect \
+one."""
+
+REFUSED: Final = """\
+That call was denied, so it changed nothing, and the tour ends here. It is the same with a model: \
+what you deny does not happen. Type `start` to begin again, or `connect`."""
+
+BROKEN: Final = """\
+That did not work; the tool's result above says why. A model would read it and try another way; a \
+script cannot. (The tour's cells are Python: they fail in a kernel of another language.) Type `start` \
+to try again, or `connect` to connect a model."""
+
+TITLE_CELL: Final = """\
+## A cup of coffee cools
+
+The tour of the notebook tools wrote this part."""
+
+DATA_CELL: Final = """\
+tour_minutes = list(range(0, 31, 3))
+tour_celsius = [round(21 + 63 * 2 ** (-minute / 17), 1) for minute in tour_minutes]
+for minute, celsius in zip(tour_minutes, tour_celsius):
+    print(f"{minute:2d} min {celsius:5.1f} °C")"""
+
+PLOT_CELL: Final = """\
+import matplotlib.pyplot as plt
+
+tour_figure, tour_axes = plt.subplots(figsize=(6, 3))
+tour_axes.plot(tour_minutes, tour_celsius, "o-")
+tour_axes.set(xlabel="minutes", ylabel="°C", title="A cup of coffee cools")
+plt.show()"""
+
+DRAWING_CELL: Final = """\
+from IPython.display import SVG
+
+tour_points = " ".join(f"{20 + 18 * m},{220 - 2 * c}" for m, c in zip(tour_minutes, tour_celsius))
+SVG(
+    '<svg xmlns="http://www.w3.org/2000/svg" width="600" height="220">'
+    f'<polyline points="{tour_points}" fill="none" stroke="steelblue" stroke-width="3"/></svg>'
+)"""
+
+FAILING_CELL: Final = """\
+tour_lost = tour_celsius[0] - tour_celcius[-1]
+print(f"{tour_lost:.1f} °C in {tour_minutes[-1]} minutes")"""
+
+FIXED_CELL: Final = FAILING_CELL.replace("tour_celcius", "tour_celsius")

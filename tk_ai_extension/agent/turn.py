@@ -553,26 +553,47 @@ FILES = Registry([write_text_file])
 
 
 class TurnActions:
-    """Implementation of `backend.AgentActions` for one chat.
+    """What an agent in another process does outside the registry's tools.
+
+    Every method takes the token of the turn's credential. It raises InvalidTurnCredential after the
+    turn, and CallStopped if the turn ends meanwhile.
 
     Args:
-        turn_of: Returns the turn of a credential's token; raises InvalidTurnCredential.
+        turn_of: Returns the turn of a token.
     """
 
     def __init__(self, turn_of: Callable[[str], Turn]) -> None:
         self._turn_of = turn_of
 
     async def permit(self, token: str, action: AgentAction) -> None:
-        """Check that an action may run, and ask the person if the mode requires it."""
+        """Check that an action may run, and ask the person if the mode requires it.
+
+        Raises:
+            PermissionDenied: The mode forbids it, or the person denied it.
+        """
         turn = self._turn_of(token)
         await turn.run(_permit(turn, action))
 
     async def read_text(self, token: str, path: str) -> str:
-        """Read a text file."""
+        """Return the content of a text file, whose path may be absolute.
+
+        Raises:
+            PathRefused, FileMissing, NotReadable.
+        """
         return await read_as_text(self._turn_of(token).workspace.files, path)
 
     async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
-        """Write a text file."""
+        """Write a text file, once it is permitted.
+
+        Args:
+            token: The token.
+            call: The id with which the agent reports the call; None if it does not report it.
+            path: The path, which may be absolute.
+            text: The new content.
+
+        Raises:
+            ToolError: It was not written.
+        """
         turn = self._turn_of(token)
         approved = turn.take_approved_write(turn.workspace.files.locate(path), text)
 

@@ -189,11 +189,11 @@ async def test_it_logs_in_with_a_key_of_the_environment_if_there_is_one(
     assert "not logged in" in error["message"]
 
 
-async def test_an_agent_that_is_not_installed_is_refused_at_once(open_acp: OpenAcp) -> None:
-    from tk_ai_extension.model.agent_errors import AgentUnavailable
-
-    with pytest.raises(AgentUnavailable, match="not found"):
-        await open_acp(agents={"other": ["no-such-agent"]}).send("Hello.", model="other")
+async def test_the_turn_of_an_agent_that_is_not_installed_says_so(open_acp: OpenAcp) -> None:
+    acp = open_acp(agents={"other": ["no-such-agent"]})
+    (error,) = of_kind(await acp.say("Hello.", model="other"), "error")
+    assert error["error"]["code"] == "agent_unavailable"
+    assert "not found" in error["error"]["message"]
 
 
 @pytest.mark.proves("ext:any-agent")

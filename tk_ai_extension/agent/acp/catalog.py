@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-
 from tk_ai_extension.agent.acp.backend import AcpBackend, AcpConfig
 from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.agent.acp.tool_socket import ToolSocket
 
 
 class AcpAgents:
-    """Implementation of `services.AgentCatalog`.
+    """Implementation of `chat.AgentCatalog`.
 
     A model of the list is an agent's name, or ``name:model`` with one of the agent's own models.
 
@@ -40,13 +37,3 @@ class AcpAgents:
         """Return the agent that a session belongs to."""
         kind, _, rest = session.partition(":")
         return self.get(rest) if kind == "acp" else None
-
-    async def names(self) -> Sequence[str]:
-        """Return the names of the installed agents."""
-        return [each.name for each in await asyncio.to_thread(self._commands.installed)]
-
-    async def check(self, model: str) -> None:
-        """Check that the agent of a model is installed."""
-        backend = self.get(model)
-        if backend is not None:
-            await asyncio.to_thread(backend.check)

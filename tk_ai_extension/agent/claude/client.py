@@ -44,21 +44,13 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
-    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Transport
+    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
     from mcp.server import Server
 
 logger = logging.getLogger(__name__)
 
 COMPACT = "/compact"
 """The CLI's command that replaces its history by a summary."""
-
-START = 120.0
-"""Timeout for the process to answer its start, in seconds.
-
-Its program has 400 MB, which a slow disk that nobody has read it from takes a minute for."""
-
-SDK_MARGIN = 10.0
-"""How much longer the SDK waits for the same, in seconds: its error does not say what happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +99,6 @@ class ClaudeBackend:
         if provider.name == "tour":
             return TourSession(config.call)
         await asyncio.to_thread(_import_sdk)
-        import anyio
         import claude_agent_sdk as sdk
 
         turn = _TurnToken()
@@ -126,15 +117,9 @@ class ClaudeBackend:
             self._config.folder,
             {**inherited(os.environ), **_environment(provider, self._config)},
         )
-        client = _client(options, transport)
+        client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
-            # The SDK shields its cleanup from a timeout of anyio, also if a stop has begun it.
-            with anyio.fail_after(START):
-                await client.connect()
-        except TimeoutError:
-            raise AgentUnavailable(
-                f"Claude's process did not answer within {START:.0f} s."
-            ) from None
+            await client.connect()
         except sdk.CLINotFoundError as error:
             raise AgentUnavailable(f"Claude's program was not found: {error!s}.") from error
         except Exception as error:
@@ -300,24 +285,6 @@ class ClaudeSession:
 def _import_sdk() -> None:
     with gc_paused():
         import_module("claude_agent_sdk")
-
-
-def _client(options: ClaudeAgentOptions, transport: Transport | None) -> ClaudeSDKClient:
-    import claude_agent_sdk as sdk
-
-    class Client(sdk.ClaudeSDKClient):
-        """The SDK's client, with a longer timeout of its own for the start.
-
-        The SDK reads that timeout from a variable of this process. Kernels and agents would inherit the
-        variable, and the provider's settings would seem to change when it is set.
-        """
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if name == "_query" and value is not None:
-                value._initialize_timeout = START + SDK_MARGIN  # noqa: SLF001
-            super().__setattr__(name, value)
-
-    return Client(options, transport=transport)
 
 
 async def _message(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.backend import COMPACTING, AgentEvent, Checkpoint, TurnEnded, Working
@@ -144,7 +143,6 @@ class Translator:
         """Whether the turn has not ended."""
         self.refused: ToolError | None = None
         """The error of a key that the provider refused: no retry makes it valid."""
-        self._used: Used | None = None
         self._compacts = compacts
         self._compacted = False
         # What the CLI says instead of compacting.
@@ -196,9 +194,7 @@ class Translator:
                 # The CLI's own words about a command, which end its entries in the history.
                 self._position = message.uuid or self._position
             case sdk.ResultMessage():
-                used = _used(message, self._meter.turn(message), self._context)
-                self._used = _sum(self._used, used)
-                yield self._used
+                yield _used(message, self._meter.turn(message), self._context)
                 yield Checkpoint(message.session_id, self._position)
                 # A message that came too late for this answer is answered next.
                 if self.interrupted or not self.steered:
@@ -340,23 +336,6 @@ def _used(result: ResultMessage, cost: float | None, context: ContextMeter) -> U
         context_tokens=context.tokens,
         context_window=context.window(result),
         compacts=True,
-    )
-
-
-def _sum(before: Used | None, used: Used) -> Used:
-    """Return the usage of a turn with several answers."""
-    if before is None:
-        return used
-    costs = (before.cost_usd, used.cost_usd)
-    return replace(
-        used,
-        input_tokens=before.input_tokens + used.input_tokens,
-        output_tokens=before.output_tokens + used.output_tokens,
-        cache_read_tokens=before.cache_read_tokens + used.cache_read_tokens,
-        cache_write_tokens=before.cache_write_tokens + used.cache_write_tokens,
-        cost_usd=None if None in costs else round(sum(each or 0.0 for each in costs), 9),
-        seconds=round(before.seconds + used.seconds, 3),
-        requests=before.requests + used.requests,
     )
 
 

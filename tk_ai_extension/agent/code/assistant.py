@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from tk_ai_extension.agent import tour_texts
 from tk_ai_extension.agent.code.model import CodeModels
 from tk_ai_extension.agent.code.prompts import (
     completion_of,
@@ -38,6 +37,12 @@ EDIT_NAMES_WITHIN: Final = 2.0
 
 _COMMENTS: Final = {"javascript": "//", "typescript": "//", "java": "//", "c++": "//", "rust": "//"}
 """The beginning of a comment by language; `#` in others."""
+
+COMPLETION = "The tour wrote this, not a model: Tab accepts it."
+"""What a completion says where no model is connected."""
+
+EDITED = "The tour, a script, wrote this line. A connected model would do: {prompt}"
+"""The line that the tour adds to a cell."""
 
 T = TypeVar("T")
 
@@ -148,13 +153,13 @@ def _tour_completion(request: CompletionRequest) -> str:
         return ""  # A comment would swallow the rest of the line.
     line = request.prefix.rpartition("\n")[2]
     gap = "  " if line.strip() else ""
-    return f"{gap}{_comment(request)}{tour_texts.COMPLETION}"
+    return f"{gap}{_comment(request)}{COMPLETION}"
 
 
 def _tour_edit(request: EditRequest) -> str:
     prompts = [each.prompt for each in (*request.earlier, request)]
     lines = [
-        f"{_comment(request)}{tour_texts.EDITED.format(prompt=' '.join(prompt.split())[:80])}"
+        f"{_comment(request)}{EDITED.format(prompt=' '.join(prompt.split())[:80])}"
         for prompt in prompts
     ]
     return "\n".join([*lines, request.source] if request.source else lines)
