@@ -9,6 +9,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import tk_ai_extension
 from tests.proofs import ROOT
 
@@ -59,3 +61,40 @@ def test_the_wheel_of_an_sdist_has_the_panel_and_needs_no_npm(tmp_path: Path) ->
     assert [name for name in files if name.startswith(f"{panel}/static/remoteEntry")] != []
     # The panel is in it once.
     assert not [name for name in files if name.startswith("tk_ai_extension/labextension")]
+
+
+@pytest.mark.timeout(300)
+def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
+    wheel = tmp_path / f"{NAME}-py3-none-any.whl"
+    _run("hatchling", "build", "--target", "wheel", "--directory", tmp_path, cwd=ROOT)
+    programs = tmp_path / "environment" / "bin"
+    uv = Path(sys.executable).parent / "uv"
+    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    index = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    _done(uv, "venv", "--quiet", "--python", sys.executable, programs.parent)
+    _done(
+        *(uv, "pip", "install", "--quiet", "--python", programs / "python"),
+        *(f"--default-index={each}" for each in index),
+        *(wheel, "ipykernel"),
+    )
+    listed = _done(programs / "jupyter", "server", "extension", "list")
+    assert "tk_ai_extension" in listed
+    assert "OK" in listed
+    assert (programs.parent / "share/jupyter/labextensions/tk-ai-extension/package.json").is_file()
+    project = tmp_path / "project"
+    project.mkdir()
+    try:
+        _done(programs / "nb", "open", "new.ipynb", cwd=project)
+        assert "42" in _done(programs / "nb", "run", "6 * 7", cwd=project)
+    finally:
+        _done(programs / "nb", "shutdown", cwd=project)
+
+
+def _done(*command: str | Path, cwd: Path | None = None) -> str:
+    """Return what a command prints, with the user's own configuration out of its way."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
