@@ -38,15 +38,15 @@ MAX_MODULES = 60
 """Modules of the package that `execute_cell` may pass, beside values and errors (`model`)."""
 
 COSTS = (
-    cost("list_kernels", 10, 6_050, 6_050, transactions=0),
-    cost("execute_ipython", 10, 11_600, 11_600, transactions=1),
-    # A busy machine pushes the outputs to the tab in two parts: 18,000 to 22,000 were counted.
-    cost("execute_cell", 10, 13_800, 20_500, transactions=2),
-    cost("overwrite_cell", 10, 7_800, 29_500, transactions=1),
-    cost("insert_and_execute_cell", 10, 15_500, 44_500, transactions=2),
-    cost("overwrite_cell", 500, 7_750, 263_000, transactions=1),
-    cost("list_cells", 500, 7_500, 8_100, transactions=0),
-    cost("insert_cell", 500, 8_150, 267_500, transactions=1),
-    cost("insert_and_execute_cell", 500, 16_100, 237_000, transactions=2),
+    cost("list_kernels", 10, 4_100, 4_100, transactions=0),
+    cost("execute_ipython", 10, 9_000, 9_000, transactions=1),
+    # A busy machine pushes the outputs to the tab in two parts.
+    cost("execute_cell", 10, 10_900, 18_000, transactions=2),
+    cost("overwrite_cell", 10, 5_800, 27_500, transactions=1),
+    cost("insert_and_execute_cell", 10, 12_750, 42_000, transactions=2),
+    cost("overwrite_cell", 500, 5_800, 261_000, transactions=1),
+    cost("list_cells", 500, 5_500, 6_100, transactions=0),
+    cost("insert_cell", 500, 6_200, 265_500, transactions=1),
+    cost("insert_and_execute_cell", 500, 13_500, 235_500, transactions=2),
 )
 """The calls, in the order in which they are measured."""

@@ -7,7 +7,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.mcp.conftest import Connect
+from tests.mcp.conftest import LEGACY, Connect
 from tests.mcp.probes.tools import PIXEL, Probe
 
 pytestmark = pytest.mark.proves("ext:mcp-http", "mcp:http")
@@ -175,3 +175,11 @@ async def test_progress_comes_in_order_to_who_asked_for_it(connect: Connect, pro
         result = await client.call_tool("probe_wait", {"reports": 3})
         assert not result.is_error
     assert len(reports) == 3
+
+
+@pytest.mark.proves("mcp:http")
+@pytest.mark.parametrize("era", [LEGACY], indirect=True)
+async def test_a_session_can_be_pinged(connect: Connect, probe: Probe) -> None:
+    async with connect() as client:
+        answer = await client.session.send_request(types.PingRequest(), types.EmptyResult)
+    assert isinstance(answer, types.EmptyResult)

@@ -9,7 +9,7 @@ from typing import cast, get_args
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.sdk import Context, is_modern
+from tk_ai_extension.mcp.requests import Context, is_modern
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal, one_line
 from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
@@ -46,14 +46,6 @@ class ElicitingApprover:
         self._gone = gone
         self._responses = responses or {}
         self.question: types.InputRequiredResult | None = None
-
-    @staticmethod
-    def can_ask(context: Context) -> bool:
-        """Whether the client declared support for forms."""
-        capabilities = context.session.client_capabilities
-        elicitation = capabilities.elicitation if capabilities else None
-        # An empty declaration means forms: earlier protocols had no URL mode.
-        return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         """Return the person's answer, or None if it comes with the next round."""

@@ -1,8 +1,8 @@
-"""Running tool calls, and the two ways in which their request can end first.
+"""Running tool calls: they outlive their connections, and report their progress.
 
-After a disconnect the call continues: a lost connection must not kill a training run.
+After a disconnect a call continues: a lost connection must not kill a training run.
 ``notifications/cancelled`` cancels the call, and the tool interrupts its code. The SDK cancels the
-handler in both cases; only the notification tells them apart (docs/adr/0011).
+handler in both cases (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -13,36 +13,42 @@ from collections.abc import Coroutine
 from typing import Any
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult
-from mcp.shared.dispatcher import coerce_request_id
-from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
+from mcp.server.session import ServerSession
 
-from tk_ai_extension.mcp.sdk import Context, connection_of
+from tk_ai_extension.mcp.requests import Context, is_cancelled
 
 logger = logging.getLogger(__name__)
 
 GRACE = 0.5
 """Grace period for calls when the server stops, in seconds."""
+MAX_WAITING = 100
+"""Maximum number of queued reports for a slow client; the oldest are dropped: the result is complete."""
+DRAIN = 1.0
+"""Grace period for queued reports before the result, in seconds."""
 
 Outcome = types.CallToolResult | types.InputRequiredResult
 """Result of a tool call."""
 
-Name = tuple[str, types.RequestId]
-"""Session id and request id."""
-
 
 class RunningCalls:
-    """Running calls of all clients, which may end after their connections."""
+    """Running calls of all clients."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Outcome]] = set()
 
-    def start(self, call: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
-        """Start a call."""
+    async def run(self, context: Context, call: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Run a call to its end, even after a disconnect."""
         task = asyncio.create_task(call)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        return task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if is_cancelled(context):
+                task.cancel()
+            elif not task.done():
+                logger.info("The client of %s has disconnected; the call continues", context.method)
+            raise
 
     async def close(self) -> None:
         """End all calls: calls with ended executions return by themselves, the others are cancelled."""
@@ -60,51 +66,39 @@ class RunningCalls:
             logger.error("A tool call failed", exc_info=error)
 
 
-class Calls:
-    """Calls of one MCP server, by the ids of their requests."""
+class ProgressReporter:
+    """Sends a tool's progress in order, as fast as the client reads; never blocks the tool."""
 
-    def __init__(self, running: RunningCalls) -> None:
-        self._running = running
-        self._named: dict[Name, asyncio.Task[Outcome]] = {}
+    def __init__(self, session: ServerSession) -> None:
+        self._session = session
+        # None is the end.
+        self._waiting: asyncio.Queue[str | None] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
-    async def run(self, context: Context, call: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Run a call to its end, even after a disconnect."""
-        task = self._running.start(call)
-        name = _name(context, context.request_id)
-        if name is not None:
-            # Keep it registered until it ends: the cancelling notification is handled just after
-            # the SDK has cancelled the handler.
-            self._named[name] = task
-            task.add_done_callback(lambda _: self._forget(name, task))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.done():
-                logger.info("The client of %s has disconnected; the call continues", context.method)
-            raise
+    async def __call__(self, message: str) -> None:
+        """Queue a report; does not block."""
+        if self._closed:
+            return
+        if self._waiting.qsize() == MAX_WAITING:
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(message)
+        if self._task is None:
+            self._task = asyncio.create_task(self._send())
 
-    async def observe(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """SDK middleware: handle cancellations by the client."""
-        if ctx.method == "notifications/cancelled":
-            request_id = cancelled_request_id_from_params(ctx.params)
-            name = _name(ctx, request_id)
-            task = None if name is None else self._named.get(name)
-            if task is not None:
-                task.cancel()
-        return await call_next(ctx)
+    async def close(self) -> None:
+        """Flush queued reports for a moment, then drop the rest: the result follows."""
+        self._closed = True
+        if self._task is not None:
+            self._waiting.put_nowait(None)
+            await asyncio.wait((self._task,), timeout=DRAIN)
+            self._task.cancel()
+            (failed,) = await asyncio.gather(self._task, return_exceptions=True)
+            if isinstance(failed, Exception):
+                logger.warning("Reporting progress failed", exc_info=failed)
 
-    def _forget(self, name: Name, task: asyncio.Task[Outcome]) -> None:
-        if self._named.get(name) is task:
-            del self._named[name]
-
-
-def _name(context: Context, request_id: types.RequestId | None) -> Name | None:
-    """Return the key by which a cancellation refers to a request; None if none can.
-
-    A request over HTTP without a session is cancelled by closing its stream. A pipe has one client
-    and no session id.
-    """
-    session_id = connection_of(context).session_id
-    if request_id is None or (session_id is None and context.request is not None):
-        return None
-    return session_id or "", coerce_request_id(request_id)
+    async def _send(self) -> None:
+        sent = 0
+        while (message := await self._waiting.get()) is not None:
+            sent += 1
+            await self._session.report_progress(sent, message=message)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from functools import partial
+from contextvars import ContextVar
+from functools import lru_cache
 
 import sse_starlette.sse
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from tk_ai_extension.mcp.admission import Admission, user_of
-from tk_ai_extension.mcp.callers import http_caller, http_gone
+from tk_ai_extension.mcp import McpClient
 from tk_ai_extension.mcp.calls import RunningCalls
-from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.requests import Context, Requests
 from tk_ai_extension.mcp.server import build_server
-from tk_ai_extension.mcp.single_response import SingleResponse
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
-logger = logging.getLogger(__name__)
+CLIENT = "tk_ai.client"
+"""Key of the `McpClient` in the ASGI scope."""
+
+_alone: ContextVar[bool] = ContextVar("tk_ai_alone", default=False)
+"""Whether only the response can be sent to the present request: no progress, and no question."""
 
 
 class McpHttp:
@@ -31,52 +36,38 @@ class McpHttp:
 
     Args:
         workspace: What the tools work on.
-        registry: Returns the tools of ``?toolsets=``, or of the default toolsets for None.
-        session_timeout: Seconds after which an idle session ends.
-        max_sessions: Maximum number of sessions; beyond it, an idle one ends.
+        default_registry: Returns the tools of the default toolsets.
+        session_timeout: Seconds after which an idle session ends. One with an open stream is not idle.
+        max_sessions: Maximum number of sessions; beyond it, none is opened.
         max_body: Maximum size of a request's body, in bytes.
+
+    Attributes:
+        running: The calls of all clients.
     """
 
     def __init__(
         self,
         workspace: Workspace,
-        registry: Callable[[str | None], Registry],
+        default_registry: Callable[[], Registry],
         *,
         session_timeout: float,
         max_sessions: int,
         max_body: int,
     ) -> None:
-        def registry_of(context: Context) -> Registry:
-            return registry(
-                context.request.query_params.get("toolsets") if context.request else None
-            )
-
         self.workspace = workspace
-        self._registry = registry
+        self.default_registry = default_registry
         self.running = RunningCalls()
-        """The calls of all clients."""
-        server = build_server(
-            workspace,
-            registry_of=registry_of,
-            default_registry=self.default_registry,
-            caller_of=partial(http_caller, workspace.turns),
-            gone_of=http_gone,
-            running=self.running,
-        )
-        self._manager = StreamableHTTPSessionManager(
-            server,
+        self._silent: set[str] = set()
+        self._manager = _Sessions(
+            build_server(
+                Requests(workspace, _client_of, self._silent), default_registry, self.running
+            ),
             session_idle_timeout=session_timeout,
-            # `Admission` keeps the limit, since it knows the idle sessions.
-            max_sessions=None,
+            max_sessions=max_sessions,
             max_request_body_size=max_body,
         )
-        self._admission = Admission(self._manager.asgi_app, max_sessions)
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-
-    def default_registry(self) -> Registry:
-        """Tools of the default toolsets."""
-        return self._registry("default")
 
     async def start(self) -> None:
         """Start the session manager."""
@@ -92,22 +83,68 @@ class McpHttp:
         if self._task is not None:
             await self._task
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request; the scope's ``user`` is the name of the user.
-
-        Raises:
-            InvalidArguments: it is no message of the protocol.
-            LimitReached: every session is in use.
-        """
-        if scope["method"] == "POST":
-            send = SingleResponse(send)
-        await self._admission({**scope, "user": user_of(scope["user"])}, receive, send)
+    async def serve(
+        self, client: McpClient, body: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request of ASGI, with this client and this body."""
+        # A call that may wait for long gets a stream, whose pings keep proxies from closing it.
+        alone = (
+            client.session in self._silent
+            and b"progressToken" not in body
+            and b'"wait"' not in body
+        )
+        token = _alone.set(alone)
+        try:
+            scope.update(user=_user(client.user), **{CLIENT: client})
+            await self._manager.asgi_app(scope, receive, send)
+        finally:
+            _alone.reset(token)
 
     async def _run(self, ready: asyncio.Event) -> None:
         # One task from start to end: a task group must be exited by the task that entered it.
         async with self._manager.run():
             ready.set()
             await self._stop.wait()
+
+
+class _Transport(StreamableHTTPServerTransport):
+    """Answers in JSON the requests that get only a response, and with a stream all others.
+
+    The SDK decides it for a whole session. A stream of one message costs three chunks and the client's
+    connection.
+    """
+
+    @property
+    def is_json_response_enabled(self) -> bool:
+        """Whether the present request is answered in JSON."""
+        return _alone.get()
+
+    @is_json_response_enabled.setter
+    def is_json_response_enabled(self, _value: bool) -> None:
+        """Ignore the setting of the session manager."""
+
+
+class _Sessions(StreamableHTTPSessionManager):
+    """The SDK's session manager with `_Transport`; without the method below, all answers are streams."""
+
+    def _admit_session(  # pyrefly: ignore[bad-override-param-name]
+        self, user: AuthorizationContext | None
+    ) -> StreamableHTTPServerTransport | None:
+        transport = super()._admit_session(user)
+        if transport is not None:
+            transport.__class__ = _Transport
+        return transport
+
+
+def _client_of(context: Context) -> McpClient:
+    assert context.request is not None
+    return context.request.scope[CLIENT]
+
+
+@lru_cache(maxsize=100)
+def _user(name: str) -> AuthenticatedUser:
+    """Return the user as the SDK's session manager compares it."""
+    return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
 
 
 def _watch_no_uvicorn() -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from tk_ai_extension.mcp.resources import Resources, one_page
-from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.requests import Context, one_page
+from tk_ai_extension.mcp.resources import Resources, notebook_uri
 
 _NOTEBOOK = types.PromptArgument(
     name="notebook", description="The notebook's path (default: the current one)", required=False
@@ -95,14 +95,12 @@ class Prompts:
         if job is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt `{params.name}`.")
         given = params.arguments or {}
-        cell = given.get("cell") if job.takes_cell else None
-        place = self._resources.place(context, given.get("notebook") or None, cell or None)
+        cell = (given.get("cell") or None) if job.takes_cell else None
+        path = self._resources.path(context, given.get("notebook") or None)
         what = (
-            f"cell `{cell}` of the notebook `{place.path}`"
-            if cell
-            else f"the notebook `{place.path}`"
+            f"the notebook `{path}`" if cell is None else f"cell `{cell}` of the notebook `{path}`"
         )
-        contents = await self._resources.contents(context, place)
+        contents = await self._resources.contents(context, notebook_uri(path, cell))
         return types.GetPromptResult(
             description=job.description,
             messages=[

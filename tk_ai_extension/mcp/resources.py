@@ -6,22 +6,13 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
+from urllib.parse import quote
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
 
-from tk_ai_extension.mcp.callers import CallerOf
-from tk_ai_extension.mcp.sdk import Context, is_modern
-from tk_ai_extension.mcp.uris import (
-    ARTIFACT_TEMPLATE,
-    CELL_TEMPLATE,
-    NOTEBOOK_TEMPLATE,
-    OUTPUT_TEMPLATE,
-    ArtifactUri,
-    NotebookUri,
-    Place,
-    parse,
-)
+from tk_ai_extension.mcp.requests import Context, Requests, is_modern, one_page
 from tk_ai_extension.model.digest import error_text, sanitise
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
@@ -30,7 +21,6 @@ from tk_ai_extension.model.outputs import json_size, stream_text
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.files import Walk
-from tk_ai_extension.workspace.workspace import Workspace
 
 MAX_NOTEBOOKS = 2_000
 """Maximum number of listed notebooks; unlisted ones can be read as well."""
@@ -41,27 +31,47 @@ MAX_SIZE = 3_000_000
 RESOURCE_NOT_FOUND = -32002
 """Error code of the protocol with sessions; without sessions it is -32602."""
 
+NOTEBOOK = "A notebook: its cells with their outputs, as text"
+TEMPLATES = {
+    "notebook": ("notebook://{+path}", NOTEBOOK),
+    "cell": (
+        "notebook://{+path}/cells/{id}",
+        "A cell, by id or index: its whole source and its outputs",
+    ),
+    "output": (
+        "notebook://{+path}/cells/{id}/outputs/{n}",
+        "One output of a cell, by its index from 0: text or an image",
+    ),
+    "artifact": ("artifact://{id}", "The whole of an output that was too long to show"),
+}
+"""Template and description by name."""
+_PARSED = {name: UriTemplate.parse(template) for name, (template, _) in TEMPLATES.items()}
+
 Contents = list[types.TextResourceContents | types.BlobResourceContents]
+
+
+def notebook_uri(path: str, cell: str | None = None) -> str:
+    """Return the URI of a notebook, or of one of its cells.
+
+    >>> notebook_uri("my plots/fig 1.ipynb", "318a")
+    'notebook://my%20plots/fig%201.ipynb/cells/318a'
+    """
+    uri = f"notebook://{quote(path)}"
+    return uri if cell is None else f"{uri}/cells/{quote(cell, safe='')}"
 
 
 class Resources:
     """``resources/list``, ``resources/templates/list`` and ``resources/read``.
 
     Args:
-        workspace: Where the notebooks are.
-        registry: Returns the registry with ``list_notebooks``, ``read_notebook`` and ``read_cell``.
-        caller_of: Returns the caller.
+        requests: Returns the callers.
+        registry: Returns the registry with ``read_notebook`` and ``read_cell``.
     """
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        registry: Callable[[], Registry],
-        caller_of: CallerOf,
-    ) -> None:
-        self._workspace = workspace
+    def __init__(self, requests: Requests, registry: Callable[[], Registry]) -> None:
+        self._requests = requests
+        self._workspace = requests.workspace
         self._registry = registry
-        self._caller_of = caller_of
 
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
@@ -74,10 +84,10 @@ class Resources:
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
-                    uri=NotebookUri(path).uri,
+                    uri=notebook_uri(path),
                     name=path.rsplit("/", 1)[-1],
                     title=path,
-                    description="A notebook: its cells with their outputs, as text",
+                    description=NOTEBOOK,
                     mime_type="text/plain",
                 )
                 for path in page
@@ -90,19 +100,10 @@ class Resources:
     ) -> types.ListResourceTemplatesResult:
         """List the templates."""
         one_page(params)
-        described = {
-            NOTEBOOK_TEMPLATE: ("notebook", "A notebook: its cells with their outputs, as text"),
-            CELL_TEMPLATE: ("cell", "A cell, by id or index: its whole source and its outputs"),
-            OUTPUT_TEMPLATE: (
-                "output",
-                "One output of a cell, by its index from 0: text or an image",
-            ),
-            ARTIFACT_TEMPLATE: ("artifact", "The whole of an output that was too long to show"),
-        }
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(uri_template=template, name=name, description=description)
-                for template, (name, description) in described.items()
+                for name, (template, description) in TEMPLATES.items()
             ]
         )
 
@@ -110,37 +111,40 @@ class Resources:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """Read one resource."""
-        place = parse(params.uri)
-        if place is None:
-            raise no_resource(context, params.uri)
-        return types.ReadResourceResult(contents=await self.contents(context, place))
+        return types.ReadResourceResult(contents=await self.contents(context, params.uri))
 
-    def place(self, context: Context, notebook: str | None, cell: str | None) -> NotebookUri:
-        """Return the URI of a notebook that a caller names, or of the current one, or of its cell."""
+    def path(self, context: Context, notebook: str | None) -> str:
+        """Return the path of a notebook that a caller names, or of the current one."""
         try:
-            path = self._workspace.path(self._caller_of(context), notebook, tool="this prompt")
+            return self._workspace.path(
+                self._requests.caller(context), notebook, tool="this prompt"
+            )
         except ToolError as error:
-            raise protocol_error(context, error) from None
-        return NotebookUri(path, cell)
+            raise _protocol_error(context, error) from None
 
-    async def contents(self, context: Context, place: Place) -> Contents:
+    async def contents(self, context: Context, uri: str) -> Contents:
         """Return the contents of a URI.
 
         Raises:
             MCPError: it does not exist or is too large, or reading is not allowed.
         """
+        found = {name: template.match(uri) for name, template in _PARSED.items()}
+        # The most specific template: a path may contain anything.
+        name = next((name for name in reversed(found) if found[name] is not None), None)
+        if name is None:
+            raise _not_found(context, f"Unknown resource `{uri}`.", None)
+        values = {key: str(value) for key, value in (found[name] or {}).items()}
         try:
-            contents = await self._contents(context, place)
+            contents = await self._contents(context, name, uri, values)
             _check_size(sum(map(_size, contents)))
         except ToolError as error:
-            raise protocol_error(context, error) from None
+            raise _protocol_error(context, error) from None
         return contents
 
     async def _notebooks(self, context: Context) -> Sequence[str]:
         """Return the paths of the notebooks below the root, the caller's managed ones first."""
-        found = {
-            each.path: None for each in self._workspace.notebooks.list(self._caller_of(context))
-        }
+        caller = self._requests.caller(context)
+        found = {each.path: None for each in self._workspace.notebooks.list(caller)}
         try:
             async for entry in Walk(self._workspace.files, "", recursive=True):
                 if entry.kind == "notebook":
@@ -148,43 +152,43 @@ class Resources:
                 if len(found) >= MAX_NOTEBOOKS:
                     break
         except ToolError as error:
-            raise protocol_error(context, error) from None
+            raise _protocol_error(context, error) from None
         return list(found)
 
-    async def _contents(self, context: Context, place: Place) -> Contents:
-        match place:
-            case ArtifactUri(artifact_id):
-                data, mime = await self._workspace.artifacts.data(
-                    self._caller_of(context).user, artifact_id, max_bytes=MAX_SIZE
-                )
-                return [_contents(place.uri, mime, data)]
-            case NotebookUri(path, None):
-                text = await self._call(context, "read_notebook", notebook=path, view="reading")
-            case NotebookUri(path, str(cell), None):
-                text = await self._call(context, "read_cell", notebook=path, cell=cell)
-            case NotebookUri(path, cell, output):
-                return await self._output(context, place, path, cell or "", output or 0)
-        return [_contents(place.uri, "text/plain", text)]
-
-    async def _call(self, context: Context, tool: str, **arguments: Any) -> str:
+    async def _contents(
+        self, context: Context, name: str, uri: str, values: dict[str, str]
+    ) -> Contents:
+        """Return the contents of the resource that a template's values name."""
+        caller = self._requests.caller(context)
+        if name == "output":
+            return await self._output(context, uri, values["path"], values["id"], values["n"])
+        if name == "artifact":
+            data, mime = await self._workspace.artifacts.data(
+                caller.user, values["id"], max_bytes=MAX_SIZE
+            )
+            return [_content(uri, mime, data)]
+        further = {"cell": values["id"]} if name == "cell" else {"view": "reading"}
         result = await self._registry().call(
-            tool, arguments, ToolContext(self._workspace, self._caller_of(context))
+            f"read_{name}",
+            {"notebook": values["path"], **further},
+            ToolContext(self._workspace, caller),
         )
-        return result.full_text()
+        return [_content(uri, "text/plain", result.full_text())]
 
     async def _output(
-        self, context: Context, place: NotebookUri, path: str, cell: str, index: int
+        self, context: Context, uri: str, path: str, cell: str, index: str
     ) -> Contents:
-        document = await self._workspace.open(self._caller_of(context), path)
+        document = await self._workspace.open(self._requests.caller(context), path)
         found, _ = (await document.read()).find(cell)
         outputs = await document.outputs(found.key)
-        if index >= len(outputs):
+        if not (index.isascii() and index.isdecimal() and int(index) < len(outputs)):
             raise CellNotFound(
                 f"Cell @{found.key} has {len(outputs)} outputs.", hint="They are numbered from 0."
             )
+        output = outputs[int(index)]
         try:
-            _check_size(json_size(outputs[index]))  # before it is converted
-            return _output_contents(place.uri, outputs[index])
+            _check_size(json_size(output))  # before it is converted
+            return _output_contents(uri, output)
         except MALFORMED as error:
             raise NotReadable("The output is not valid.", hint="Run the cell again.") from error
 
@@ -207,12 +211,12 @@ def _output_contents(uri: str, output: Json) -> Contents:
     """Convert an nbformat output: one content per MIME type, images as binary."""
     match output.get("output_type"):
         case "stream":
-            return [_contents(uri, "text/plain", sanitise(stream_text(output)))]
+            return [_content(uri, "text/plain", sanitise(stream_text(output)))]
         case "error":
-            return [_contents(uri, "text/plain", sanitise(error_text(output)))]
+            return [_content(uri, "text/plain", sanitise(error_text(output)))]
         case _:
             data: Json = output.get("data") or {}
-            return [_contents(uri, mime, _decoded(mime, value)) for mime, value in data.items()]
+            return [_content(uri, mime, _decoded(mime, value)) for mime, value in data.items()]
 
 
 def _decoded(mime: str, value: Any) -> str | bytes:
@@ -237,7 +241,7 @@ def _joined(value: Any) -> str | None:
     return "".join(lines) if all(isinstance(line, str) for line in lines) else None
 
 
-def _contents(
+def _content(
     uri: str, mime: str, data: str | bytes
 ) -> types.TextResourceContents | types.BlobResourceContents:
     if isinstance(data, bytes) and mime.startswith("text/"):
@@ -249,16 +253,6 @@ def _contents(
     return types.TextResourceContents(uri=uri, mime_type=mime, text=data)
 
 
-def one_page(params: types.PaginatedRequestParams | None) -> None:
-    """Refuse cursors for lists with a single page.
-
-    Raises:
-        MCPError.
-    """
-    if params is not None and params.cursor is not None:
-        raise MCPError(types.INVALID_PARAMS, "Unknown cursor.")
-
-
 def _offset(params: types.PaginatedRequestParams | None) -> int:
     cursor = params.cursor if params is not None else None
     if cursor is None:
@@ -268,18 +262,13 @@ def _offset(params: types.PaginatedRequestParams | None) -> int:
     return int(cursor)
 
 
-def protocol_error(context: Context, error: ToolError) -> MCPError:
+def _protocol_error(context: Context, error: ToolError) -> MCPError:
     """Return an error as a JSON-RPC error, for methods without error results; with the same fields."""
     if error.status == 404:
         return _not_found(context, error.message, error.as_dict())
     known = error.status < 500 or isinstance(error, InvalidArguments)
     code = types.INVALID_PARAMS if known else types.INTERNAL_ERROR
     return MCPError(code, error.message, {"error": error.as_dict()})
-
-
-def no_resource(context: Context, uri: str) -> MCPError:
-    """Return the error for an unknown URI."""
-    return _not_found(context, f"Unknown resource `{uri}`.", None)
 
 
 def _not_found(context: Context, message: str, error: Json | None) -> MCPError:

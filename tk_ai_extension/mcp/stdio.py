@@ -1,4 +1,4 @@
-"""MCP over a line-based connection, as the SDK's stdio transport but with a response to each request."""
+"""MCP over a line-based connection, one message per line as in the SDK's stdio transport."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import mcp_types as types
 from anyio import create_memory_object_stream, create_task_group
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server import Server
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from tk_ai_extension.mcp.callers import client_name
+from tk_ai_extension.mcp import McpClient
 from tk_ai_extension.mcp.http import McpHttp
-from tk_ai_extension.mcp.messages import InvalidMessage, RunningRequests, read_message
-from tk_ai_extension.mcp.sdk import Context
+from tk_ai_extension.mcp.requests import Requests
 from tk_ai_extension.mcp.server import build_server
-from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.tools.registry import Registry
+
+logger = logging.getLogger(__name__)
 
 
 class LineConnection(Protocol):
@@ -43,34 +41,11 @@ class LineConnection(Protocol):
         ...
 
 
-logger = logging.getLogger(__name__)
-
-
-async def serve_stdio(
-    mcp: McpHttp, registry: Registry, caller: Caller, lines: LineConnection
-) -> None:
-    """Serve MCP to one client until its connection ends.
-
-    Args:
-        mcp: The MCP server.
-        registry: The client's tools.
-        caller: The client as a caller.
-        lines: The connection, one message per line.
-    """
-
-    def caller_of(context: Context) -> Caller:
-        return Caller(caller.user, caller.key, "mcp", caller.mode, client_name(context))
-
-    gone = asyncio.Event()
-    server = build_server(
-        mcp.workspace,
-        registry_of=lambda _context: registry,
-        default_registry=mcp.default_registry,
-        caller_of=caller_of,
-        gone_of=lambda _context: gone,
-        running=mcp.running,
-    )
-    await serve_server(server, lines, gone)
+async def serve_stdio(mcp: McpHttp, client: McpClient, lines: LineConnection) -> None:
+    """Serve MCP to one client until its connection ends."""
+    requests = Requests(mcp.workspace, lambda _context: client, set())
+    server = build_server(requests, mcp.default_registry, mcp.running)
+    await serve_server(server, lines, client.gone)
 
 
 async def serve_server(
@@ -100,12 +75,11 @@ async def serve_server(
 async def _serve(server: Server[Any], lines: LineConnection, gone: asyncio.Event) -> None:
     into, incoming = create_memory_object_stream[SessionMessage | Exception]()
     outgoing, sent = create_memory_object_stream[SessionMessage]()
-    running = RunningRequests()
     with into, incoming, outgoing, sent:
         async with create_task_group() as sending:
-            sending.start_soon(_send, sent, lines, running)
+            sending.start_soon(_send, sent, lines)
             async with create_task_group() as receiving:
-                receiving.start_soon(_receive, lines, into, gone, running)
+                receiving.start_soon(_receive, lines, into, gone)
                 await server.run(incoming, outgoing, server.create_initialization_options())
                 receiving.cancel_scope.cancel()
             outgoing.close()
@@ -115,62 +89,23 @@ async def _receive(
     lines: LineConnection,
     into: ObjectSendStream[SessionMessage | Exception],
     gone: asyncio.Event,
-    running: RunningRequests,
 ) -> None:
-    """Pass on the messages of a connection, and respond to what is none."""
     async with into:
-        while line := await _next_line(lines):
-            if not line.strip():
-                continue
-            try:
-                # A character that is cut in half must not cost the whole message.
-                _, found = read_message(line.decode("utf-8", "replace").encode())
-                message = _session_message(found, running)
-            except InvalidMessage as error:
-                logger.warning("An invalid MCP message: %s", error)
-                if (response := error.response()) is not None:
-                    lines.write(response + b"\n")
-                    await lines.drain()
-            else:
-                await into.send(message)
+        try:
+            while line := await lines.read_line():
+                try:
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValidationError as error:
+                    await into.send(error)
+                else:
+                    await into.send(SessionMessage(message))
+        except ValueError:
+            logger.warning("An MCP message is too long: closing its connection")
         gone.set()
 
 
-async def _send(
-    sent: ObjectReceiveStream[SessionMessage], lines: LineConnection, running: RunningRequests
-) -> None:
+async def _send(sent: ObjectReceiveStream[SessionMessage], lines: LineConnection) -> None:
     async for each in sent:
-        if isinstance(each.message, types.JSONRPCResponse | types.JSONRPCError):
-            running.end(each.message.id)
         text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
         lines.write(f"{text}\n".encode())
         await lines.drain()
-
-
-async def _next_line(lines: LineConnection) -> bytes:
-    try:
-        return await lines.read_line()
-    except ValueError:
-        logger.warning("An MCP message is too long: closing its connection")
-        return b""
-
-
-def _session_message(found: Json, running: RunningRequests) -> SessionMessage:
-    """Return a message for the SDK; a request is running from now on.
-
-    Raises:
-        InvalidMessage.
-    """
-    try:
-        message = types.jsonrpc_message_adapter.validate_python(found, by_name=False)
-    except ValidationError as error:
-        raise InvalidMessage(types.INVALID_REQUEST, "It is not a message.", found) from error
-    if not isinstance(message, types.JSONRPCRequest):
-        return SessionMessage(message)
-    running.begin(found)
-
-    async def unanswered() -> None:
-        """Handle the end of a cancelled request, which has no response."""
-        running.end(message.id)
-
-    return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=unanswered))

@@ -33,6 +33,8 @@ class Lazy(Generic[T]):
         if self._task is None:
             self._task = asyncio.create_task(self._make(), name=self._name)
             self._task.add_done_callback(self._ended)
+        elif self._task.done():
+            return self._task.result()
         return await asyncio.shield(self._task)
 
     async def settled(self) -> T | None:

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -245,7 +245,6 @@ class Services:
             InvalidArguments: an unknown toolset, or none.
             HTTPError: 503, the server is stopping.
         """
-        await self.ready()
         await self._made(self._tools)
         return self.registries.get(toolsets)
 
@@ -264,7 +263,6 @@ class Services:
         Raises:
             HTTPError: 503, the server is stopping.
         """
-        await self.tools()
         return await self._made(self._mcp)
 
     async def chat_models(self) -> AgentModels:
@@ -335,7 +333,7 @@ class Services:
         if mcp is not None:
             await mcp.close()
         for exchange in list(self.exchanges):
-            exchange.disconnect()
+            exchange.gone.set()
         commands = await self._commands.settled()
         if commands is not None:
             await commands.close()
@@ -387,6 +385,7 @@ class Services:
         return workspace
 
     async def _load_tools(self) -> Registry:
+        await self.ready()
         await self._import("tk_ai_extension.tools.registry", then=self.registries.prepare)
         return self.registries.get()
 
@@ -395,13 +394,14 @@ class Services:
         return import_module("tk_ai_extension.server.models")
 
     async def _load_mcp(self) -> McpHttp:
+        await self.tools()
         await self._import("tk_ai_extension.mcp.http")
         self._check_open()
         from tk_ai_extension.mcp.http import McpHttp
 
         mcp = McpHttp(
             self.workspace,
-            self.registries.get,
+            partial(self.registries.get, "default"),
             session_timeout=self.settings.session_timeout,
             max_sessions=self.settings.max_sessions,
             max_body=self.settings.max_body,

@@ -214,12 +214,14 @@ class ExtensionSettings(HasTraits):
 
     max_sessions = Integer(
         1_000,
-        help="Maximum number of MCP sessions. Another one ends the session that was used least recently.",
+        help="Maximum number of MCP sessions. Another one is refused until one ends.",
     ).tag(config=True)
 
-    session_timeout = Float(12 * 3_600.0, help="Seconds after which an idle MCP session ends.").tag(
-        config=True
-    )
+    session_timeout = Float(
+        3_600.0,
+        help="Seconds after which an idle MCP session ends. One whose client has its event stream open "
+        "is not idle.",
+    ).tag(config=True)
 
     permission_keep = Float(3_600.0, help="Seconds after which a permission request expires.").tag(
         config=True

@@ -27,6 +27,7 @@ class Registries:
         self._ownership = ownership
         self._allowed = frozenset((*default, *allowed)) if allowed else None
         self._default = ",".join(default)
+        self._loaded: Registry | None = None
         self._made: dict[tuple[str, ...], Registry] = {}
 
     def get(self, toolsets: str | None = None) -> Registry:
@@ -36,12 +37,15 @@ class Registries:
             InvalidArguments: an unknown toolset, or none.
             PermissionDenied: the administrator does not allow a toolset.
         """
+        if toolsets is None:
+            if self._loaded is None:
+                self._loaded = self.get(self._default)
+            return self._loaded
         # Imported on first use: pydantic alone would slow down the server's start.
         from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
         from tk_ai_extension.tools.registry import Registry
 
-        names = (self._default if toolsets is None else toolsets).split(",")
-        chosen = tuple(sorted({name.strip() for name in names} - {""}))
+        chosen = tuple(sorted({name.strip() for name in toolsets.split(",")} - {""}))
         if not chosen:
             raise InvalidArguments("`toolsets` is empty.", hint="Omit `toolsets`, or name one.")
         if self._allowed is not None and (refused := set(chosen) - self._allowed):

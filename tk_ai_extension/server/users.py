@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 
 from jupyter_server.auth import IdentityProvider
@@ -36,7 +37,11 @@ def owner_name(provider: IdentityProvider, runs_server: str) -> str:
 
 def is_shared(provider: IdentityProvider) -> bool:
     """Whether the authentication does not distinguish users, as Jupyter's own."""
-    kind = type(provider)
+    return _is_shared(type(provider))
+
+
+@cache
+def _is_shared(kind: type[IdentityProvider]) -> bool:
     return all(
         getattr(kind, name) is getattr(IdentityProvider, name)
         for name in ("get_user", "_get_user", "get_user_token", "generate_anonymous_user")

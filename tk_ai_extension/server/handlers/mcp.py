@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
-from tk_ai_extension.mcp import GONE, TURN
+from tk_ai_extension.mcp import TURN, McpClient
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.asgi import AsgiExchange
 from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
@@ -41,26 +42,30 @@ class McpHandler(TkAIHandler):
         return {"jsonrpc": "2.0", "id": None, "error": rpc}
 
     async def _serve(self) -> None:
-        services = self.services
+        services, headers = self.services, self.request.headers
         body = self.body()
         mcp = await services.mcp()
-        # An unknown toolset is refused at once, not at the first call.
-        services.registries.get(self.get_query_argument("toolsets", None))
-        token = self.request.headers.get(TURN)
-        if token is not None:
-            services.workspace.turns.turn_of(token, username(self))
+        user, token = username(self), headers.get(TURN)
+        client = McpClient(
+            user,
+            # An unknown toolset is refused at once, not at the first call.
+            services.registries.get(self.get_query_argument("toolsets", None)),
+            session=headers.get("Mcp-Session-Id"),
+            key=self.get_query_argument("caller", None) or headers.get("X-TK-Caller"),
+            turn=None if token is None else services.workspace.turns.turn_of(token, user),
+            gone=self.gone,
+        )
         self.update_api_activity()
-        if "Content-Type" in self.request.headers:
+        if "Content-Type" in headers:
             # The content type is JSON; the SDK compares it case-sensitively.
-            self.request.headers["Content-Type"] = "application/json"
-        extra = {"user": username(self), GONE: self.gone}
-        exchange = AsgiExchange(self, body, extra, gone=self.gone)
+            headers["Content-Type"] = "application/json"
+        exchange = AsgiExchange(self, body, self.gone)
         services.exchanges.add(exchange)
         try:
-            await exchange.run(mcp)
+            await exchange.run(partial(mcp.serve, client, body))
         except asyncio.CancelledError:
             # The server is stopping.
-            exchange.disconnect()
+            self.gone.set()
             raise
         finally:
             services.exchanges.discard(exchange)

@@ -32,6 +32,7 @@ from tk_ai_extension.cli.websocket import (
     pieces,
 )
 from tk_ai_extension.cli.wire import LONGEST_LINE
+from tk_ai_extension.mcp import McpClient
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, allowed
 from tk_ai_extension.server.users import username
@@ -286,13 +287,14 @@ class StdioMcpHandler(UpgradeHandler):
             services.calls -= 1
         if self.refuses():
             return
-        from tk_ai_extension.mcp.callers import in_mode
+        from tk_ai_extension.mcp.requests import in_mode
         from tk_ai_extension.mcp.stdio import serve_stdio
 
         registry = services.registries.get(self.get_query_argument("toolsets", None))
         key = checked_key(self.get_query_argument("caller", None))
         caller = Caller(user=username(self), key=key or uuid4().hex, interface="mcp")
         caller = in_mode(caller, self.get_query_argument("mode", None))
+        client = McpClient(caller.user, registry, key=caller.key, mode=caller.mode)
         attached = None if services.project is None else services.project.ownership.attached
         if attached is not None:
             self.redirect_to(attached)
@@ -302,7 +304,7 @@ class StdioMcpHandler(UpgradeHandler):
             services.project.is_temporary = False
         with self.upgraded() as lines:
             try:
-                await serve_stdio(mcp, registry, caller, lines)
+                await serve_stdio(mcp, client, lines)
             finally:
                 if key is None:
                     services.workspace.forget(caller)
