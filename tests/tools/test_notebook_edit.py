@@ -95,7 +95,7 @@ async def test_insert_goes_after_the_cell_named_and_without_one_to_the_top(harne
         cell_id="cella000", new_source="text", cell_type="markdown", edit_mode="insert"
     )
     assert (after.total_cells, after.cells_delta, after.cell_type) == (4, 1, "markdown")
-    assert re.fullmatch(r"[a-z0-9]{12}", after.cell_id)
+    assert re.fullmatch(r"[a-z0-9-]+", after.cell_id)
     for empty in ({"cell_id": ""}, {}):
         first = await edit(**empty, new_source="first", cell_type="code", edit_mode="insert")
         assert harness.on_disk("n.ipynb").cells[0].id == first.cell_id

@@ -111,6 +111,7 @@ class Edit:
         run: Whether to run the inserted and replaced code cells afterwards.
         wait: Seconds to wait for the end of that run.
         timeout: Seconds after which a running cell is interrupted; None for no limit.
+        given: The notebook as the call names it, if the result repeats that.
     """
 
     document: NotebookDocument
@@ -119,6 +120,7 @@ class Edit:
     run: bool = False
     wait: float = 30.0
     timeout: float | None = None
+    given: str = ""
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-import string
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.tools.context import CellKind, Result, ToolContext
@@ -51,32 +49,22 @@ class CellEdited(Result):
         return f"{text}\n{self.notebook_path}: {self.total_cells} cells."
 
 
-@dataclass(frozen=True)
-class CellEdit(Edit):
-    """One operation, and the notebook's path as the call has it."""
-
-    given_path: str = ""
-
-
-async def _carry_out(context: ToolContext, edit: CellEdit, tool: str) -> CellEdited:
+async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellEdited:
     """Apply the edit and return its result."""
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
-    (change,) = applied.changes
-    done = changed_cell(applied.snapshot, change)
+    snapshot, (change,) = applied.snapshot, applied.changes
+    done = changed_cell(snapshot, change)
     content = change.after or change.before
-    info: Any = applied.snapshot.metadata.get("language_info")
     mode: Any = change.action
     return CellEdited(
-        notebook_path=edit.given_path,
+        notebook_path=edit.given,
         edit_mode=mode,
         cell_id=change.cell,
         cell_type=content.type if content else "code",
-        language=(info.get("name") if isinstance(info, dict) else None)
-        or applied.snapshot.language
-        or None,
-        total_cells=len(applied.snapshot.cells),
+        language=snapshot.language or None,
+        total_cells=len(snapshot.cells),
         cells_delta=_DELTA[change.action],
         address=done.address,
         diff=done.diff,
@@ -107,7 +95,7 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
         Literal["code", "markdown"] | None, Field(description="required for insert")
     ] = None,
     edit_mode: EditMode = "replace",
-) -> CellEdit:
+) -> Edit:
     """Replace, insert or delete one cell of a notebook. Read the cell before you replace or delete it.
     A conflict returns its source, which counts as reading it.
     """
@@ -115,21 +103,31 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
     snapshot = await document.read()
     if edit_mode != "delete" and new_source is None:
         raise InvalidArguments(f"{edit_mode} needs `new_source`.")
-    source, operation = new_source or "", None
-    literal = _with_id(snapshot, cell_id)
-    is_end = literal is None and cell_id == f"cell-{len(snapshot.cells)}"
-    if edit_mode == "insert" or (edit_mode == "replace" and is_end):
-        operation = _insertion(snapshot, cell_id, literal, cell_type, source, edit_mode)
+    last = f"cell-{len(snapshot.cells)}"
+    is_end = edit_mode == "replace" and cell_id == last and last not in snapshot.by_key
+    operation: Operation
+    if edit_mode == "insert" or is_end:
+        if cell_type is None:
+            why = f"; `{cell_id}` is one past the last cell" if is_end else ""
+            raise InvalidArguments(f"An insert needs `cell_type`{why}.")
+        content = CellContent(cell_type, new_source or "")
+        if is_end:
+            operation = Insert(content)
+        elif cell_id:
+            operation = Insert(content, after=snapshot.cell(cell_id).key)
+        else:
+            operation = Insert(content, index=0)
     elif not cell_id:
         raise InvalidArguments(f"{edit_mode} needs `cell_id`.")
     else:
-        cell, version = snapshot.find(cell_id) if literal is None else (literal, None)
+        cell, version = snapshot.find(cell_id)
         expect = editing.expected_hash(context.workspace, context.caller, snapshot, cell, version)
-        operation = Replace(cell.key, source, cell_type, expect=expect)
         if edit_mode == "delete":
             operation = Delete(cell.key, expect)
+        else:
+            operation = Replace(cell.key, new_source or "", cell_type, expect=expect)
     edit = plan_edit(context, document, snapshot, operation)
-    return CellEdit(edit.document, edit.snapshot, edit.operations, given_path=notebook_path)
+    return replace(edit, given=notebook_path)
 
 
 def _path(context: ToolContext, notebook_path: str) -> str:
@@ -151,31 +149,3 @@ def _path(context: ToolContext, notebook_path: str) -> str:
             hint="NotebookEdit edits notebooks only. Use a file tool for other files.",
         )
     return context.workspace.contain(notebook_path)
-
-
-def _insertion(
-    snapshot: Snapshot,
-    cell_id: str | None,
-    literal: Cell | None,
-    cell_type: Literal["code", "markdown"] | None,
-    source: str,
-    edit_mode: EditMode,
-) -> Operation:
-    """Return the insert of a cell with a new id: 12 characters of base 36, the first one a letter."""
-    if cell_type is None:
-        why = f"; `{cell_id}` is one past the last cell" if edit_mode == "replace" else ""
-        raise InvalidArguments(f"An insert needs `cell_type`{why}.")
-    alphabet = string.digits + string.ascii_lowercase
-    fresh = secrets.choice(alphabet[10:]) + "".join(secrets.choice(alphabet) for _ in range(11))
-    insert = Insert(CellContent(cell_type, source, fresh))
-    if edit_mode == "replace":
-        return insert
-    if not cell_id:
-        return replace(insert, index=0)
-    return replace(insert, after=(literal or snapshot.cell(cell_id)).key)
-
-
-def _with_id(snapshot: Snapshot, cell_id: str | None) -> Cell | None:
-    """Return the cell with exactly this id, which comes before one that the address names."""
-    literal = [cell for cell in snapshot.cells if cell.id == cell_id]
-    return literal[0] if cell_id and len(literal) == 1 else None
