@@ -13,13 +13,12 @@ import stat
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedReader, FileIO, TextIOWrapper
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 from tk_ai_extension.model.background import run_to_completion
@@ -75,10 +74,7 @@ def read_page(
     """
     data = BufferedReader(open_regular(path))
     with TextIOWrapper(data, encoding="utf-8", errors="replace", newline="\n") as file:
-        pieces = ((piece, pattern is None or pattern.found_in(piece)) for piece in _pieces(file))
-        return _page(
-            pieces, offset=offset, limit=limit, numbered=pattern is not None, max_chars=max_chars
-        )
+        return _page(file, offset=offset, limit=limit, pattern=pattern, max_chars=max_chars)
 
 
 def page_of(
@@ -89,25 +85,23 @@ def page_of(
     Raises:
         InvalidArguments: The search takes too long.
     """
-    pieces = _found_pieces(text, pattern)
-    return _page(
-        pieces, offset=offset, limit=limit, numbered=pattern is not None, max_chars=max_chars
-    )
+    lines = io.StringIO(text, newline=None)
+    return _page(lines, offset=offset, limit=limit, pattern=pattern, max_chars=max_chars)
 
 
 def _page(
-    pieces: Iterable[tuple[str, bool]], *, offset: int, limit: int, numbered: bool, max_chars: int
+    lines: Iterable[str], *, offset: int, limit: int, pattern: Pattern | None, max_chars: int
 ) -> ArtifactPage:
-    """Return a page of lines, each with whether it is to be shown; all of them are read."""
+    """Return a page of lines; all of them are read."""
     shown: list[str] = []
     size = matches = total = 0
     next_offset: int | None = None
-    for number, (line, is_wanted) in enumerate(pieces):
+    for number, (line, is_wanted) in enumerate(_pieces(lines, pattern)):
         total = number + 1
         matches += is_wanted
         if not is_wanted or number < offset or next_offset is not None:
             continue
-        text = f"{number}: {line}" if numbered else line
+        text = f"{number}: {line}" if pattern is not None else line
         if shown and (len(shown) == limit or size + len(text) > max_chars):
             next_offset = number
             continue
@@ -118,24 +112,16 @@ def _page(
         offset=offset,
         next_offset=next_offset,
         total_lines=total,
-        matches=matches if numbered else None,
+        matches=matches if pattern is not None else None,
     )
 
 
-def _pieces(file: IO[str]) -> Iterator[str]:
-    """Yield the lines of a text without line ends; lines longer than `LINE` are split."""
-    cut = False
-    while piece := file.readline(LINE):
-        if cut and piece == "\n":  # The end of a line whose length is a multiple of `LINE`.
-            cut = False
-            continue
-        cut = not piece.endswith("\n")
-        yield piece.removesuffix("\n")
+def _pieces(lines: Iterable[str], pattern: Pattern | None) -> Iterator[tuple[str, bool]]:
+    """Yield lines without ends, longer than `LINE` as several, each with whether it matches.
 
-
-def _found_pieces(text: str, pattern: Pattern | None) -> Iterator[tuple[str, bool]]:
-    """Yield the lines as `_pieces`, each with whether it matches; at least one of a line that does."""
-    for line in io.StringIO(text, newline=None):
+    At least one part of a line that matches does.
+    """
+    for line in lines:
         whole = line.removesuffix("\n")
         pieces = [whole[at : at + LINE] for at in range(0, len(whole), LINE)] or [""]
         is_found = pattern is None or pattern.found_in(whole)
@@ -168,27 +154,23 @@ class Artifact:
     """A stored output.
 
     Attributes:
-        id: The id, which is valid only for its user: a hash of the content if it was written at
-            once, else random.
+        id: The id, a hash of the content, which is valid only for its user.
         size: The size in bytes.
         lines: The number of lines; 0 if it is not text.
         mime: The MIME type.
-        dropped: Bytes that exceeded the limit and were not stored.
     """
 
     id: str
     size: int
     lines: int
     mime: str
-    dropped: int = 0
 
 
 class Artifacts:
     """The artifacts of a server. Only its user can read an artifact.
 
     They are files of mode 0600, ``<user's hash>/<id>.<quoted MIME type>``, in a folder of mode
-    0700. At the limit, the oldest artifact of the user with the most bytes is removed first, so a
-    user's many outputs do not displace those of others.
+    0700. At the limit, the oldest artifacts are removed.
 
     Args:
         folder: The folder of the files, created at first use.
@@ -217,36 +199,51 @@ class Artifacts:
         """Store a text or bytes. The same content of one user is stored once.
 
         Raises:
+            InvalidArguments: The MIME type is invalid.
             LimitReached: It is larger than one artifact may be. Nothing was stored.
             DiskFull: The disk is full. Nothing was stored.
             SaveFailed: It could not be written. Nothing was stored.
         """
-        data = _encode(content)
+        if not _MIME.fullmatch(mime) or len(mime) > 100:
+            raise InvalidArguments(f"`{mime[:100]}` is not a MIME type.")
+        # A lone surrogate cannot be encoded; it becomes `?`.
+        data = content.encode(errors="replace") if isinstance(content, str) else content
         if len(data) > self._max_each:
             raise LimitReached(
                 f"An artifact may have {self._max_each:,} bytes; this one has {len(data):,}.",
                 hint="Write the output to a file in your code.",
             )
         # A caller that is cancelled would leave a part of the file.
-        return await run_to_completion(self._write(user, data, mime))
+        return await run_to_completion(asyncio.to_thread(self._write, user, data, mime))
 
-    async def _write(self, user: str, data: bytes, mime: str) -> Artifact:
-        artifact_id = await asyncio.to_thread(_content_id, data, mime)
-        if await asyncio.to_thread(self._renew, user, artifact_id):
-            return _artifact(artifact_id, data, mime)
-        async with self.writer(user, mime=mime, artifact_id=artifact_id) as writer:
-            await asyncio.to_thread(writer.append, data)
-            if writer.error is not None:
-                raise writer.error
-            return await writer.close()
-
-    def writer(
-        self, user: str, *, mime: str = "text/plain", artifact_id: str | None = None
-    ) -> ArtifactWriter:
-        """Return a writer for an output that is still growing; its id is random unless given."""
-        folders = (self._folder, self._user_folder(user))
-        name = artifact_id or secrets.token_urlsafe(9)
-        return ArtifactWriter(folders, name, mime, self._max_each, self._written)
+    def _write(self, user: str, data: bytes, mime: str) -> Artifact:
+        digest = hashlib.blake2b(data, digest_size=9, person=b"tk-ai artifact")
+        digest.update(f"\0{mime}".encode())
+        lines = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+        artifact = Artifact(
+            urlsafe_b64encode(digest.digest()).decode(),
+            len(data),
+            lines if _is_text(mime) else 0,
+            mime,
+        )
+        with suppress(FileNotFoundError):
+            os.utime(self._find(user, artifact.id))
+            return artifact
+        path = self._user_folder(user) / f"{artifact.id}.{quote(mime, safe='')}"
+        # Concurrent writers of the same content use separate files; the last rename wins.
+        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")
+        try:
+            for folder in (self._folder, path.parent):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(unfinished, "xb", opener=_private) as file:
+                file.write(data)
+            unfinished.rename(path)
+        except OSError as error:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            raise _save_error(error) from error
+        self._written(path, len(data))
+        return artifact
 
     async def read(
         self,
@@ -330,14 +327,6 @@ class Artifacts:
                     return path
         raise FileNotFoundError
 
-    def _renew(self, user: str, artifact_id: str) -> bool:
-        """Set an artifact's time to now; return whether it exists."""
-        try:
-            os.utime(self._find(user, artifact_id))
-        except FileNotFoundError:
-            return False
-        return True
-
     async def _reading(self, artifact_id: str, read: Callable[[], T]) -> T:
         """Run a reader in a thread.
 
@@ -365,10 +354,10 @@ class Artifacts:
                 self._prune(path)
 
     def _prune(self, newest: Path) -> None:
-        """Remove expired artifacts, then the oldest of the user with the most bytes, to the limit."""
+        """Remove expired artifacts, then the oldest ones, to the limit."""
         self._next_prune = time.monotonic() + PRUNE_INTERVAL
         oldest = time.time() - self._keep
-        held: defaultdict[Path, list[tuple[float, int, Path]]] = defaultdict(list)
+        held: list[tuple[float, int, Path]] = []
         total = 0
         for path in self._folder.glob("*/*"):
             # Another server may prune it first. Code in kernels may put there what cannot be removed.
@@ -381,152 +370,20 @@ class Artifacts:
                     continue
                 total += _on_disk(status.st_size)
                 if path != newest and not path.name.endswith(_UNFINISHED):
-                    held[path.parent].append((status.st_mtime, _on_disk(status.st_size), path))
-        for files in held.values():
-            files.sort(reverse=True)
-        bytes_of = {folder: sum(size for _, size, _ in files) for folder, files in held.items()}
+                    held.append((status.st_mtime, _on_disk(status.st_size), path))
         # Prune to 90 % of the limit, so that not every write scans the folder.
         goal = self._max_total if total <= self._max_total else self._max_total * 9 // 10
-        while total > goal and any(held.values()):
-            most = max(bytes_of, key=lambda folder: bytes_of[folder])
-            _, size, path = held[most].pop()
+        for _, size, path in sorted(held):
+            if total <= goal:
+                break
             with suppress(OSError):
                 path.unlink(missing_ok=True)
                 total -= size
-            bytes_of[most] -= size
         self._held = total
 
 
-class ArtifactWriter:
-    """Writes a growing artifact. Bytes beyond the limit are counted and dropped.
-
-    One task uses it in an ``async with`` block; leaving the block without `close` discards the
-    artifact. `append` writes to the system's buffers and does not block for long.
-    """
-
-    def __init__(
-        self,
-        folders: tuple[Path, Path],
-        artifact_id: str,
-        mime: str,
-        max_bytes: int,
-        written: Callable[[Path, int], None],
-    ) -> None:
-        if not _MIME.fullmatch(mime) or len(mime) > 100:
-            raise InvalidArguments(f"`{mime[:100]}` is not a MIME type.")
-        self.id = artifact_id
-        self.error: ToolError | None = None
-        """Why writing failed; None if it did not."""
-        self._folders = folders
-        self._mime = mime
-        self._max = max_bytes
-        self._written = written
-        self._path = folders[-1] / f"{self.id}.{quote(mime, safe='')}"
-        # Concurrent writers of the same content use separate files; the last rename wins.
-        unfinished = f"{self._path.name}.{secrets.token_hex(4)}{_UNFINISHED}"
-        self._unfinished = self._path.with_name(unfinished)
-        self._file: FileIO | None = None
-        self._size = self._newlines = self._dropped = 0
-        self._last = b"\n"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.discard()
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._size
-
-    def append(self, content: str | bytes) -> None:
-        """Append text or bytes."""
-        data = _encode(content)
-        kept = data[: max(self._max - self._size, 0)] if self.error is None else b""
-        if len(kept) < len(data):
-            # Cut at a character boundary, and drop everything after it.
-            kept = kept.decode(errors="ignore").encode() if self._is_text else kept
-            self._max = self._size + len(kept)
-        self._dropped += len(data) - len(kept)
-        if not kept:
-            return
-        left = memoryview(kept)
-        try:
-            file = self._file or self._open()
-            while left:
-                written = file.write(left)
-                left = left[written:]
-        except OSError as error:
-            self.error = _save_error(error)
-            self._dropped += len(left)
-        kept = kept[: len(kept) - len(left)]
-        self._size += len(kept)
-        self._newlines += kept.count(b"\n")
-        self._last = kept[-1:] or self._last
-
-    async def close(self) -> Artifact:
-        """Finish the artifact, so that it can be read.
-
-        Raises:
-            DiskFull: The disk is full.
-            SaveFailed: The artifact could not be written.
-        """
-        await asyncio.to_thread(self._finish)
-        lines = self._newlines + (self._last != b"\n")
-        return Artifact(
-            self.id, self._size, lines if self._is_text else 0, self._mime, dropped=self._dropped
-        )
-
-    async def discard(self) -> None:
-        """Delete the artifact, unless it was closed."""
-        if self._file is not None:
-            await asyncio.to_thread(self._delete)
-
-    @property
-    def _is_text(self) -> bool:
-        return _is_text(self._mime)
-
-    def _open(self) -> FileIO:
-        for folder in self._folders:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Not on all systems.
-        self._file = FileIO(os.open(self._unfinished, flags, 0o600), "w")
-        return self._file
-
-    def _finish(self) -> None:
-        try:
-            file = self._file or self._open()
-            file.close()
-            self._unfinished.rename(self._path)
-        except OSError as error:
-            raise self.error or _save_error(error) from error
-        finally:
-            self._file = None
-        self._written(self._path, self._size)
-
-    def _delete(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._unfinished.unlink(missing_ok=True)
-            self._file = None
-
-
-def _encode(content: str | bytes) -> bytes:
-    # A lone surrogate cannot be encoded; it becomes `?`.
-    return content.encode(errors="replace") if isinstance(content, str) else content
-
-
-def _content_id(data: bytes, mime: str) -> str:
-    digest = hashlib.blake2b(data, digest_size=9, person=b"tk-ai artifact")
-    digest.update(f"\0{mime}".encode())
-    return urlsafe_b64encode(digest.digest()).decode()
-
-
-def _artifact(artifact_id: str, data: bytes, mime: str) -> Artifact:
-    lines = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
-    return Artifact(artifact_id, len(data), lines if _is_text(mime) else 0, mime)
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def _mime_of(path: Path) -> str:
