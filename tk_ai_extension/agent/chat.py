@@ -347,25 +347,32 @@ class LiveChat:
     async def _work(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        while self._waiting:
-            self._turn = turn = self._waiting.popleft()
-            self._is_sent = False
-            self._answering = asyncio.create_task(self._answer(turn))
+        try:
+            while self._waiting:
+                await self._run(self._waiting.popleft())
+        finally:
+            self._turn = self._working = None
+            idle = self._services.settings.idle
+            self._idle = asyncio.get_running_loop().call_later(idle, self._expire)
+            self._on_idle(self)
+
+    async def _run(self, turn: Turn) -> None:
+        """Answer a turn, from its begin to its end."""
+        end: End = "failed"
+        self._turn, self._is_sent = turn, False
+        self._answering = asyncio.create_task(self._answer(turn))
+        try:
             await asyncio.wait((self._answering,))
             end = await self._ended(turn, self._answering)
             await turn.settle()
-            self._turn = self._answering = None
             # The final text of a turn in the mode `plan` is a plan, unless a message is queued.
             text = turn.text.strip()
             plans = self._services.workspace.policy.mode(turn.caller) == "plan"
             if plans and end == "done" and text and not self._waiting:
                 turn.publish(Planned(text, turn.message.notebook, turn.message.model))
+        finally:
+            self._turn = self._answering = None
             turn.publish(Done(end, turn.text))
-        self._working = None
-        self._idle = asyncio.get_running_loop().call_later(
-            self._services.settings.idle, self._close_agent
-        )
-        self._on_idle(self)
 
     async def _ended(self, turn: Turn, answering: asyncio.Task[End]) -> End:
         """Return how a turn ended, and publish its error. An agent that failed is closed."""
@@ -557,6 +564,11 @@ class LiveChat:
         if is_lost:
             turn.notify(f"{turn.caller.name} has lost earlier messages of this chat.")
         return _Agent(session, backend, provider, external)
+
+    def _expire(self) -> None:
+        """Release what an idle chat does not need."""
+        self._close_agent()
+        self.log.trim()
 
     def _close_agent(self) -> None:
         """Close the agent in the background; the next one is started when it has ended."""

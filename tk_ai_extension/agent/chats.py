@@ -97,31 +97,14 @@ class Chats:
             path = None if about is None else about.stored_path
             found = await self._store.list(user)
             chat_id = next((chat.id for chat in found if chat.notebook == path), None)
+        sent = None
         async with self._queueing(chat_id or f"new chats of {user}"):
-            if request.id is not None and (sent := await self._store.sent(user, request.id)):
-                chat_id, turn = sent
-                return StartedTurn(chat_id, turn, _of_turn(await self.follow(user, chat_id), turn))
-            message = Message(request, await self._notebook(user, request), "")
-            message.model = await self._services.model(request.model)
-            await self._check(message)
-            text = await self.setup.prompts.expand(user, request.message)
-            message.request = request.model_copy(update={"message": text})
-            if chat_id is not None:
-                chat = await self.get(user, chat_id)
-                if request.replaces is not None:
-                    await self._replace(chat, request.replaces, undo=request.undo_replaced)
-                return await self._send(chat, message)
-            title = storable(" ".join(request.message.split()))[:MAX_TITLE]
-            chat = await self._store.create(user, secrets.token_hex(12), title, message.notebook)
-            try:
-                begun = await self._send(chat, message)
-            except ToolError:
-                self._live.pop(chat.id, None)
-                await self._store.delete(chat)
-                raise
-        # The message is being answered, whatever becomes of old chats.
-        self._background.spawn(self._remove_old(user), "Removing old chats")
-        return begun
+            if request.id is not None:
+                sent = await self._store.sent(user, request.id)
+            if sent is None:
+                return await self._send_new(user, request, chat_id)
+        chat_id, turn = sent
+        return StartedTurn(chat_id, turn, _of_turn(await self.follow(user, chat_id), turn))
 
     async def answer_plan(self, user: str, chat_id: str, answer: PlanAnswer) -> StartedTurn:
         """Approve or reject the plan of a chat, and queue the turn that follows from it.
@@ -330,6 +313,30 @@ class Chats:
         await asyncio.shield(self._closing)
 
     # -- messages
+
+    async def _send_new(self, user: str, request: ChatRequest, chat_id: str | None) -> StartedTurn:
+        """Queue a turn for a message that was not sent before; the caller holds the lock."""
+        message = Message(request, await self._notebook(user, request), "")
+        message.model = await self._services.model(request.model)
+        await self._check(message)
+        text = await self.setup.prompts.expand(user, request.message)
+        message.request = request.model_copy(update={"message": text})
+        if chat_id is not None:
+            chat = await self.get(user, chat_id)
+            if request.replaces is not None:
+                await self._replace(chat, request.replaces, undo=request.undo_replaced)
+            return await self._send(chat, message)
+        title = storable(" ".join(request.message.split()))[:MAX_TITLE]
+        chat = await self._store.create(user, secrets.token_hex(12), title, message.notebook)
+        try:
+            begun = await self._send(chat, message)
+        except ToolError:
+            self._live.pop(chat.id, None)
+            await self._store.delete(chat)
+            raise
+        # The message is being answered, whatever becomes of old chats.
+        self._background.spawn(self._remove_old(user), "Removing old chats")
+        return begun
 
     async def _notebook(self, user: str, request: ChatRequest) -> Notebook | None:
         """Return the notebook that a message is about; None for none.

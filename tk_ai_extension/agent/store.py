@@ -572,6 +572,12 @@ class ChatLog:
                 return False
         return True
 
+    def trim(self) -> None:
+        """Keep no events in memory that are stored."""
+        if self._saved == self.last:
+            self._kept.clear()
+            self._weight = 0
+
     async def close(self) -> None:
         """End all followers, and store the events for the last time."""
         self._is_closed = True
