@@ -40,17 +40,8 @@ export interface ServerStatus {
   place: string;
   /** Whether chats use it. */
   enabled: boolean;
-  /** `unused` until a chat has started it. */
-  state: 'unused' | 'ready' | 'failed';
-  /** Why it cannot be used, or did not start; empty if it can. */
+  /** Why it cannot be used; empty if it can. */
   problem: string;
-  /** The names of its tools, once it has started, and whether each only reads. */
-  tools: readonly ServerTool[];
-}
-/** A tool of a server. */
-export interface ServerTool {
-  name: string;
-  reads: boolean;
 }
 /** The MCP servers of a user. */
 export interface ServersInfo {

@@ -12,12 +12,7 @@ const SERVER: ServerStatus = {
   name: 'mine',
   place: 'python',
   enabled: true,
-  state: 'ready',
-  problem: '',
-  tools: [
-    { name: 'look', reads: true },
-    { name: 'note', reads: false }
-  ]
+  problem: ''
 };
 
 const serverOf = (name: string): ServerStatus => ({ ...SERVER, name });
@@ -141,15 +136,14 @@ describe('the MCP servers', () => {
     expect(region('MCP servers').textContent).toContain('Off');
   });
 
-  it('show why one did not start, and their tools', async () => {
+  it('show why one cannot be used', async () => {
     const page = new Page();
-    const failed: ServerStatus = { ...SERVER, name: 'b', state: 'failed', problem: 'no program' };
+    const failed: ServerStatus = { ...SERVER, name: 'b', problem: 'no program' };
     const servers = { ...SETUP.servers, servers: [SERVER, failed], problem: 'others can write it' };
     page.setup = { ...SETUP, servers };
     await page.open();
     const text = region('MCP servers').textContent;
-    expect(text).toContain('2 tools');
-    expect(text).toContain('Not startedno program');
+    expect(text).toContain('no program');
     expect(screen.getByRole('alert').textContent).toContain('others can write it');
   });
 

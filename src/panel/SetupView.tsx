@@ -221,7 +221,7 @@ interface IServerProps {
 }
 
 function Server({ server, onSwitch, trans }: IServerProps): JSX.Element {
-  const { name, place, enabled, state, problem, tools } = server;
+  const { name, place, enabled, problem } = server;
   return (
     <li style={{ padding: '3px 0' }}>
       <label style={ROW}>
@@ -233,32 +233,9 @@ function Server({ server, onSwitch, trans }: IServerProps): JSX.Element {
         <span style={GROW}>
           {visible(name)} <span style={NOTE}>{visible(place)}</span>
         </span>
-        <span style={NOTE}>
-          {!enabled
-            ? trans.__('Off')
-            : state === 'failed'
-              ? trans.__('Not started')
-              : state === 'ready'
-                ? trans.__('Ready')
-                : trans.__('Starts with your next message')}
-        </span>
+        <span style={NOTE}>{enabled ? trans.__('On') : trans.__('Off')}</span>
       </label>
       {problem !== '' && <div style={{ ...ERROR, ...GROW }}>{visible(problem)}</div>}
-      {tools.length > 0 && (
-        <details>
-          <summary>
-            {trans._n('%1 tool', '%1 tools', tools.length, tools.length.toLocaleString())}
-          </summary>
-          <ul style={PLAIN}>
-            {tools.map(tool => (
-              <li key={tool.name}>
-                <code>{visible(tool.name)}</code>{' '}
-                {tool.reads && <span style={NOTE}>{trans.__('only reads')}</span>}
-              </li>
-            ))}
-          </ul>
-        </details>
-      )}
     </li>
   );
 }

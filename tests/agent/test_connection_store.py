@@ -10,8 +10,8 @@ import pytest
 
 from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore
 from tk_ai_extension.agent.claude.providers import ANTHROPIC, KEYS, Connection
-from tk_ai_extension.agent.claude.secrets_file import SecretsFileError
 from tk_ai_extension.model.errors import ReadOnly
+from tk_ai_extension.model.private_files import PrivateFileError
 
 KEY = "sk-ant-canary-0123456789"
 MINE = Connection("anthropic", KEY, KEYS[0], ANTHROPIC, models=("claude-a", "claude-b"))
@@ -74,7 +74,7 @@ def test_a_link_in_its_place_is_not_followed(store: ConnectionStore, tmp_path: P
     target.chmod(0o600)
     store.file.parent.mkdir(mode=0o700)
     store.file.symlink_to(target)
-    with pytest.raises(SecretsFileError, match="symbolic link"):
+    with pytest.raises(PrivateFileError, match="symbolic link"):
         store.read()
     store.save(MINE)
     assert not store.file.is_symlink()
@@ -89,7 +89,7 @@ def test_a_file_that_others_can_read_or_write_is_not_used(
 ) -> None:
     store.save(MINE)
     store.file.chmod(mode)
-    with pytest.raises(SecretsFileError, match="chmod 600") as caught:
+    with pytest.raises(PrivateFileError, match="chmod 600") as caught:
         store.read()
     assert KEY not in str(caught.value)
     store.save(MINE)
@@ -101,7 +101,7 @@ def test_a_file_that_is_no_connection_is_not_shown(store: ConnectionStore) -> No
     store.save(MINE)
     for text in ("{", "[]", f'{{"provider": "anthropic", "key": "{KEY}", "models": []}}'):
         store.file.write_text(text, encoding="utf-8")
-        with pytest.raises(SecretsFileError, match="Connect a model again") as caught:
+        with pytest.raises(PrivateFileError, match="Connect a model again") as caught:
             store.read()
         assert caught.value.__suppress_context__
         assert KEY not in str(caught.value)

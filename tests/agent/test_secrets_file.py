@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.agent.claude.secrets_file import SecretsFileError, parse
+from tk_ai_extension.agent.claude.secrets_file import parse
+from tk_ai_extension.model.private_files import PrivateFileError
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_variables_are_read_with_export_and_quotes(text: str, values: dict[str, 
     ],
 )
 def test_any_other_line_is_an_error_that_names_it_and_does_not_show_it(line: str) -> None:
-    with pytest.raises(SecretsFileError) as caught:
+    with pytest.raises(PrivateFileError) as caught:
         parse(f"# first\nB=2\n{line}\n")
     assert "The file of keys .secrets.env cannot be used: line 3 is not" in str(caught.value)
     assert "canary" not in repr(caught.value)

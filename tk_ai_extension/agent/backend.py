@@ -26,6 +26,7 @@ from tk_ai_extension.agent.events import (
 from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.agent.store import History
 from tk_ai_extension.agent.turn import TurnActions
+from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.context import Image
@@ -35,6 +36,9 @@ from tk_ai_extension.workspace.turn_credentials import TurnCredential
 STOP_TIMEOUT = 5.0
 """Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
 
+
+OWN_CALL = 86_400.0
+"""Additional seconds for an agent while a call of its own is running: it may take as long as it needs."""
 
 COMPACTING = 600.0
 """Additional seconds for an agent to compact its history, during which it reports nothing."""
@@ -121,14 +125,14 @@ class SessionConfig:
         provider: What `AgentBackend.provider` returned last.
         model: The model of the first turn.
         instructions: The system prompt.
-        registry: The tools: with `further`, all that the agent may call.
+        registry: The tools that the agent may call without asking.
         call: Carries out a call of an agent whose calls arrive in this process. It raises only
             `CancelledError`. Other agents call by MCP over HTTP, with the credential in the header
             `mcp.TURN`.
         history: History that the agent resumes.
         cost: Cost of the history in US dollars; None if unknown.
         actions: Carries out what an agent does outside the tools.
-        further: Tools of the user's MCP servers; `call` carries them out as well.
+        servers: MCP servers of the user that the agent starts; it asks `actions` for each call.
     """
 
     provider: ModelProvider
@@ -139,7 +143,7 @@ class SessionConfig:
     history: History
     cost: float | None
     actions: TurnActions
-    further: Sequence[types.Tool] = ()
+    servers: Sequence[ServerConfig] = ()
 
     @property
     def tool_names(self) -> list[str]:
@@ -149,11 +153,7 @@ class SessionConfig:
     @property
     def tool_arguments(self) -> dict[str, frozenset[str]]:
         """The names of all tools, and of the arguments of each."""
-        own = {tool.name: tool.parameters for tool in self.registry}
-        further = {
-            tool.name: frozenset(tool.input_schema.get("properties") or ()) for tool in self.further
-        }
-        return own | further
+        return {tool.name: tool.parameters for tool in self.registry}
 
 
 class AgentSession(Protocol):

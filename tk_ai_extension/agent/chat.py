@@ -37,10 +37,10 @@ from tk_ai_extension.agent.events import (
     Sent,
     Steered,
 )
-from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, History
 from tk_ai_extension.agent.turn import Turn, TurnActions
+from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.mcp.descriptions import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -145,8 +145,7 @@ class _Agent:
     session: AgentSession
     backend: AgentBackend
     provider: ModelProvider
-    # Tools of the user's MCP servers.
-    external: ExternalTools
+    servers: Sequence[ServerConfig]
 
 
 class LiveChat:
@@ -502,13 +501,13 @@ class LiveChat:
             await asyncio.wait((self._starting,))
             self._started(self._starting)
         if (agent := self._agent) is not None:
-            goes_on = agent.session.alive and not is_stale and agent.external.configs == servers
+            goes_on = agent.session.alive and not is_stale and agent.servers == servers
             goes_on = goes_on and (agent.backend, agent.provider) == (backend, provider)
-            if not goes_on or not await agent.external.renew():
+            if not goes_on:
                 self._close_agent()
         if self._agent is None:
             await self._until_closed()
-            starting = asyncio.create_task(self._start(turn, backend, provider))
+            starting = asyncio.create_task(self._start(turn, backend, provider, servers))
             self._starting = starting
             starting.add_done_callback(self._started)
             return (await asyncio.shield(starting)).session
@@ -521,49 +520,47 @@ class LiveChat:
             if not starting.cancelled() and starting.exception() is None:
                 self._agent = starting.result()
 
-    async def _start(self, turn: Turn, backend: AgentBackend, provider: ModelProvider) -> _Agent:
+    async def _start(
+        self,
+        turn: Turn,
+        backend: AgentBackend,
+        provider: ModelProvider,
+        servers: Sequence[ServerConfig],
+    ) -> _Agent:
         """Start the agent with the history up to the last turn that was not replaced.
 
         Raises:
             AgentUnavailable, AgentDied.
         """
         services = self._services
-        servers = await services.setup.servers.enabled(self.user)
-        external = await services.setup.start_servers(servers)
+        project = await find_instructions(services.workspace)
+        for notice in project.unread:
+            turn.notify(notice)
+        history = await services.store.history(self.id, turn.id)
+        is_lost = history.is_lost
+        if history.session is not None and services.owner_of(history.session) is not backend:
+            # The history is another agent's.
+            history, is_lost = History(), True
+        config = SessionConfig(
+            provider=provider,
+            model=turn.message.model,
+            instructions=instructions(backend.name, project),
+            registry=services.registry,
+            call=self._call,
+            actions=TurnActions(self._turn_of),
+            history=history,
+            cost=0.0 if history.session is None else await services.store.cost(self.id),
+            servers=servers,
+        )
         try:
-            for server, why in external.failures:
-                turn.notify(f"The MCP server {server} did not start: {why}.")
-            project = await find_instructions(services.workspace)
-            for notice in project.unread:
-                turn.notify(notice)
-            history = await services.store.history(self.id, turn.id)
-            is_lost = history.is_lost
-            if history.session is not None and services.owner_of(history.session) is not backend:
-                # The history is another agent's.
-                history, is_lost = History(), True
-            config = SessionConfig(
-                provider=provider,
-                model=turn.message.model,
-                instructions=instructions(backend.name, project),
-                registry=services.registry,
-                call=self._call,
-                actions=TurnActions(self._turn_of),
-                history=history,
-                cost=0.0 if history.session is None else await services.store.cost(self.id),
-                further=external.described,
-            )
-            try:
-                session = await backend.start(config)
-            except HistoryMissing as error:
-                logger.warning("The history of a chat is lost: %s", error.message)
-                is_lost = True
-                session = await backend.start(replace(config, history=History(), cost=0.0))
-        except BaseException:
-            await external.close()
-            raise
+            session = await backend.start(config)
+        except HistoryMissing as error:
+            logger.warning("The history of a chat is lost: %s", error.message)
+            is_lost = True
+            session = await backend.start(replace(config, history=History(), cost=0.0))
         if is_lost:
             turn.notify(f"{turn.caller.name} has lost earlier messages of this chat.")
-        return _Agent(session, backend, provider, external)
+        return _Agent(session, backend, provider, servers)
 
     def _expire(self) -> None:
         """Release what an idle chat does not need."""
@@ -601,10 +598,7 @@ class LiveChat:
             turn = self._turn_of(token)
         except InvalidTurnCredential as error:
             return error_content(error)
-        agent = self._agent
-        is_external = agent is not None and tool in agent.external
-        registry = agent.external if agent is not None and is_external else None
-        return await turn.call(call, tool, arguments, registry=registry)
+        return await turn.call(call, tool, arguments)
 
     def _turn_of(self, token: str) -> Turn:
         """Return the running turn of a credential's token.
@@ -624,7 +618,7 @@ async def _provider(backend: AgentBackend) -> ModelProvider:
 async def _closed(
     agent: _Agent | None, starting: asyncio.Task[_Agent] | None, before: asyncio.Task[None] | None
 ) -> None:
-    """Close an agent, or the one that is starting, and the servers of its tools."""
+    """Close an agent, or the one that is starting."""
     if before is not None:
         await asyncio.wait((before,))
     if starting is not None:
@@ -632,11 +626,12 @@ async def _closed(
         await asyncio.wait((starting,), timeout=CLOSE)
         if starting.done() and not starting.cancelled() and starting.exception() is None:
             agent = starting.result()
-    for each in () if agent is None else (agent.session, agent.external):
-        try:
-            async with asyncio.timeout(CLOSE):
-                await each.close()
-        except TimeoutError:
-            logger.warning("%s was not closed within %.0f s", type(each).__name__, CLOSE)
-        except Exception:
-            logger.exception("%s was not closed", type(each).__name__)
+    if agent is None:
+        return
+    try:
+        async with asyncio.timeout(CLOSE):
+            await agent.session.close()
+    except TimeoutError:
+        logger.warning("%s was not closed within %.0f s", type(agent.session).__name__, CLOSE)
+    except Exception:
+        logger.exception("%s was not closed", type(agent.session).__name__)

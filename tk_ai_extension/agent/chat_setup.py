@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from typing_extensions import TypedDict
 
 from tk_ai_extension.agent.context import PROJECT, PROJECT_FILES, find_instructions
-from tk_ai_extension.agent.external_tools import ExternalTools
 from tk_ai_extension.agent.prompts import PromptFolders, PromptInfo
-from tk_ai_extension.agent.user_servers import ServerConfig, ServersInfo, UserServers
+from tk_ai_extension.agent.user_servers import ServersInfo, UserServers
 from tk_ai_extension.workspace.workspace import Workspace
 
 
@@ -50,16 +47,10 @@ class ChatSetup:
     Attributes:
         prompts: Prompts in files.
         servers: The user's MCP servers.
-        work: Empty folder in which the programs of those servers start.
     """
 
     prompts: PromptFolders = field(default_factory=PromptFolders)
     servers: UserServers = field(default_factory=UserServers)
-    work: Path = Path("/nonexistent")
-
-    async def start_servers(self, configs: Sequence[ServerConfig]) -> ExternalTools:
-        """Start MCP servers for a chat."""
-        return await ExternalTools.start(self.servers, configs, self.work)
 
     async def info(self, workspace: Workspace, user: str) -> ChatSetupInfo:
         """Return what a user's chats are set up with now."""

@@ -6,7 +6,7 @@ content is omitted: agents would show it to the model instead of the text.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -32,17 +32,14 @@ CallHandler = Callable[[str | None, str, str, Mapping[str, Any]], Awaitable[type
 request, the tool and its arguments. Raises only `CancelledError`."""
 
 
-def build_tool_server(
-    registry: Registry, call: CallHandler, further: Sequence[types.Tool] = ()
-) -> Server[Any]:
+def build_tool_server(registry: Registry, call: CallHandler) -> Server[Any]:
     """Build the MCP server of one chat.
 
     Args:
         registry: The tools.
         call: Handles a call.
-        further: Tools of other servers, which `call` handles as well.
     """
-    tools = [_described(each) for each in (*map(describe, registry), *further)]
+    tools = [_described(each) for each in map(describe, registry)]
 
     async def on_list(
         _context: ServerRequestContext[Any, Any], _params: types.PaginatedRequestParams | None

@@ -17,7 +17,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import mcp_types as types
 
@@ -56,7 +56,7 @@ from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.registry import Registry, tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Files, read_as_text
-from tk_ai_extension.workspace.permission_requests import Effect
+from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
@@ -73,27 +73,6 @@ SETTLE = 2.0
 
 WRITE = "write_text_file"
 """Name of the tool by which an agent writes a file through its client."""
-
-
-class CallableTool(Protocol):
-    """A tool, as far as a turn knows it."""
-
-    @property
-    def effect(self) -> Effect:
-        """What a call can do."""
-        ...
-
-
-class CallableTools(Protocol):
-    """Tools that a turn calls: a `Registry`, or those of other servers."""
-
-    def get(self, name: str) -> CallableTool:
-        """Return the tool of that name."""
-        ...
-
-    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Result:
-        """Check the permission and run a tool."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +104,8 @@ class AgentAction:
             is no absolute path is a place that is not known.
         writes: The changes of files that the proposal shows. Each may be written once without another
             approval, if the file still has the content that was shown.
+        scope: Which standing approvals count, and can be given: those of the effect, where the name is what
+            the agent calls the action, each time.
     """
 
     call: str
@@ -134,6 +115,7 @@ class AgentAction:
     proposal: Proposal
     paths: tuple[str, ...]
     writes: tuple[FileEdit, ...] = ()
+    scope: ApprovalScope = "effect"
 
 
 @dataclass
@@ -259,7 +241,7 @@ class Turn:
         tool: str,
         arguments: Mapping[str, Any],
         *,
-        registry: CallableTools | None = None,
+        registry: Registry | None = None,
         approved: Callable[[], Awaitable[bool]] | None = None,
     ) -> types.CallToolResult:
         """Carry out a call of the agent and publish its result; an error is a result as well.
@@ -361,7 +343,7 @@ class Turn:
         call: str,
         tool: str,
         arguments: Mapping[str, Any],
-        registry: CallableTools,
+        registry: Registry,
         approver: Approver,
     ) -> types.CallToolResult:
         began = time.monotonic()
@@ -624,7 +606,7 @@ async def _permit(turn: Turn, action: AgentAction) -> None:
             proposal=action.proposal,
             approver=ChatApprover(turn, action.call),
             # Its name is what the agent calls it, each time.
-            scope="effect",
+            scope=action.scope,
         )
     except (PermissionDenied, PermissionRequired) as refusal:
         await workspace.journal.record(

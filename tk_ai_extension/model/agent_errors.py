@@ -67,14 +67,6 @@ class ModelFailed(ToolError):
     default_hint = "Send the message again. Completed changes are kept."
 
 
-class ServerFailed(ToolError):
-    """An MCP server of the user's did not start, has ended, or did not answer a call."""
-
-    code = "server_failed"
-    status = 502
-    default_hint = "Go on without it. The user sees their MCP servers in Chat Setup."
-
-
 class InvalidConnection(ToolError):
     """A field of the connection is missing or invalid."""
 

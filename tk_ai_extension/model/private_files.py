@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
+
+MAX_BYTES = 256_000
+"""Maximum size of a file that is read, in bytes."""
+
+
+class PrivateFileError(ValueError):
+    """A private file cannot be used; the message has nothing of its content."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
 
 
 def make_private(folder: Path) -> None:
@@ -49,3 +61,39 @@ def write_private(path: Path, text: str, *, mode: int = 0o600, sync: bool = True
         with suppress(OSError):
             new.unlink(missing_ok=True)
         raise
+
+
+def read_private(path: Path, *, refused_bits: int = 0o077) -> str | None:
+    """Return the text of a file of this user; None if there is no file.
+
+    Args:
+        path: The file.
+        refused_bits: Bits of a mode that the file must not have.
+
+    Raises:
+        PrivateFileError: it cannot be read, is a symbolic link, another user's, or open to others.
+    """
+    # O_NONBLOCK: opening a FIFO must not block.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        why = "it is a symbolic link" if path.is_symlink() else error.strerror
+        raise PrivateFileError(f"{path!s} cannot be read: {why}.") from None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise PrivateFileError(f"{path!s} cannot be read: it is not a regular file.")
+        if os.name != "nt" and found.st_uid != os.geteuid():
+            raise PrivateFileError(f"{path!s} is not used: it belongs to another user.")
+        if os.name != "nt" and found.st_mode & refused_bits:
+            raise PrivateFileError(
+                f"{path!s} is not used: others can read or write it. Run `chmod 600` on it."
+            )
+        try:
+            return file.read(MAX_BYTES).decode()
+        except UnicodeDecodeError:
+            # Not chained: that error would hold the file's bytes.
+            raise PrivateFileError(f"{path!s} is not UTF-8 text.") from None

@@ -168,8 +168,6 @@ class Proposal:
         notebook: The path of the notebook that the call concerns; None for none or several.
         kernel: The kernel that runs the code; None if nothing runs.
         omitted: The number of characters that were left out to shorten the steps.
-        reference: What an approval is bound to besides what is shown: of a tool of another server, which
-            server and which tool of it has the name.
     """
 
     title: str
@@ -177,7 +175,6 @@ class Proposal:
     notebook: str | None = None
     kernel: KernelReference | None = None
     omitted: int = 0
-    reference: str = field(default="", metadata=INTERNAL)
 
     @classmethod
     def from_dict(cls, value: Json) -> Proposal:
@@ -234,7 +231,7 @@ class Proposal:
             for step in self.steps
         ]
         kernel = self.kernel and [self.kernel.id, self.kernel.name]
-        exact = json.dumps([self.notebook, kernel, steps, self.reference])
+        exact = json.dumps([self.notebook, kernel, steps])
         return hashlib.blake2b(exact.encode(), digest_size=16).hexdigest()
 
     def bounded(self, limit: int) -> Proposal:

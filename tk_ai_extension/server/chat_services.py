@@ -56,7 +56,6 @@ def build_chats(
         setup=ChatSetup(
             PromptFolders(root, owners=owners),
             UserServers(user_folder(), owners, allowed=app.chat_mcp_servers),
-            state / "mcp",
         ),
     )
     return Chats(services)

@@ -67,17 +67,13 @@ class StandingInfo(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What an approval applies to: a caller (identity) or a user's notebook.
-
-    Another tool may get the name of one with a reference.
-    """
+    """What an approval applies to: a caller (identity) or a user's notebook."""
 
     user: str
     identity: str | None
     notebook: Notebook | None
     effect: Effect
     tool: str | None
-    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,6 @@ class StandingApprovals:
         *,
         notebook: Notebook | None,
         tool: str | None,
-        reference: str = "",
     ) -> None:
         """Add an approval.
 
@@ -119,10 +114,9 @@ class StandingApprovals:
             effect: The effect of the calls.
             notebook: The notebook that it applies to; None for the caller's session.
             tool: The only tool that it applies to; None for all.
-            reference: What that tool is; see `Proposal.reference`.
         """
         identity = caller.identity if notebook is None else None
-        key = _Key(caller.user, identity, notebook, effect, tool, reference if tool else "")
+        key = _Key(caller.user, identity, notebook, effect, tool)
         self._given[key] = _Given(caller)
         while len(self._given) > self._limit:
             del self._given[next(iter(self._given))]
@@ -135,7 +129,6 @@ class StandingApprovals:
         notebook: Notebook | None,
         tool: str | None,
         scope: ApprovalScope,
-        reference: str = "",
     ) -> bool:
         """Return whether a call is approved.
 
@@ -145,7 +138,6 @@ class StandingApprovals:
             notebook: The notebook that it concerns; None for none or several.
             tool: The tool; None if it is not known, so that no approval of one tool applies.
             scope: Which approvals count; see `PermissionRequest.scope`.
-            reference: What the tool is; see `Proposal.reference`.
         """
         tools: list[str | None] = [None] if scope != "tool" else []
         if tool is not None and scope != "effect":
@@ -156,8 +148,7 @@ class StandingApprovals:
         if notebook is not None:
             places.append((None, notebook))
         return any(
-            _Key(caller.user, identity, place, effect, each, reference if each else "")
-            in self._given
+            _Key(caller.user, identity, place, effect, each) in self._given
             for identity, place in places
             for each in tools
         )
@@ -325,12 +316,8 @@ class PermissionPolicy:
         *,
         tool: str | None = None,
         scope: ApprovalScope = "any",
-        reference: str = "",
     ) -> PermissionDecision:
         """Return the decision about a call, including standing approvals.
-
-        Calls of other servers (the scope ``tool``) are asked about in every mode but `auto`, also if they
-        only read: what they get may leave the machine. `plan` refuses those that do not only read.
 
         Args:
             caller: The caller.
@@ -338,19 +325,15 @@ class PermissionPolicy:
             notebook: The notebook that it concerns; None for none or several.
             tool: The tool; None if it is not known.
             scope: Which standing approvals apply.
-            reference: What the tool is; see `Proposal.reference`.
         """
         mode = self.mode(caller)
         decision = decide(mode, effect)
-        if scope == "tool" and mode != "auto" and decision is PermissionDecision.RUN:
-            decision = PermissionDecision.ASK
         if decision is PermissionDecision.ASK and self.standing.applies(
             caller,
             effect,
             notebook=None if notebook is None else self._notebooks.find(notebook),
             tool=tool,
             scope=scope,
-            reference=reference,
         ):
             return PermissionDecision.RUN
         return decision
@@ -392,7 +375,6 @@ class PermissionPolicy:
             proposal.notebook,
             tool=tool,
             scope=scope,
-            reference=proposal.reference,
         )
         if decision is PermissionDecision.RUN:
             return
@@ -580,7 +562,6 @@ class PermissionPolicy:
                 request.effect,
                 notebook=request.about if place == "notebook" else None,
                 tool=request.tool if only else None,
-                reference=request.proposal.reference,
             )
 
     def _bound(self, approvals: OrderedDict[Any, Any]) -> None:

@@ -72,12 +72,12 @@ class Opening:
         session = self._session
         await self._initialize()
         session.access = await socket.open(
-            build_tool_server(self._config.registry, session.call_tool, self._config.further)
+            build_tool_server(self._config.registry, session.call_tool)
         )
         session.access.pid = session.process.pid
         settings: dict[str, Any] = {
             "cwd": str(folder),
-            "mcpServers": [session.access.as_mcp_server()],
+            "mcpServers": [session.access.as_mcp_server(), *self._user_servers()],
         }
         if mapping(self._capabilities.get("sessionCapabilities")).get("systemPrompt") is not None:
             text = {"type": "text", "text": self._config.instructions}
@@ -91,6 +91,22 @@ class Opening:
         _, _, model = self._config.model.partition(":")
         if model:
             await self._set_model(opened, model)
+
+    def _user_servers(self) -> list[dict[str, Any]]:
+        """Return the user's MCP servers; without those with an address if the agent takes none."""
+
+        def pairs(values: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+            return [{"name": name, "value": value} for name, value in values]
+
+        servers: list[dict[str, Any]] = []
+        for each in self._config.servers:
+            if not each.url:
+                program = {"command": each.command, "args": list(each.args)}
+                servers.append({"name": each.name, **program, "env": pairs(each.env)})
+            elif mapping(self._capabilities.get("mcpCapabilities")).get("http"):
+                address = {"type": "http", "url": each.url, "headers": pairs(each.headers)}
+                servers.append({"name": each.name, **address})
+        return servers
 
     async def _initialize(self) -> None:
         from acp.exceptions import RequestError

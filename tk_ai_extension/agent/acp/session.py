@@ -28,6 +28,7 @@ from tk_ai_extension.agent.acp.translator import TooMuchText, Translator, used
 from tk_ai_extension.agent.acp.transport import PipeTransport
 from tk_ai_extension.agent.backend import (
     COMPACTING,
+    OWN_CALL,
     STOP_TIMEOUT,
     AgentEvent,
     Checkpoint,
@@ -59,12 +60,6 @@ COMPACT = ("compact", "compress")
 
 MAX_EVENTS = 500
 """Maximum number of events that are not received yet; then no message of the agent is read."""
-
-OWN_CALL = 86_400.0
-"""Additional seconds for an agent to report nothing while a call of its own is running.
-
-A build or a training may take a night, and a person can stop it, as they can stop a cell. After a day, the
-call is taken for one whose end the agent does not report."""
 
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603

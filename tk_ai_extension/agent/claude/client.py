@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import glob
+import json
 import logging
 import os
 import shutil
@@ -33,18 +34,22 @@ from tk_ai_extension.agent.backend import (
 )
 from tk_ai_extension.agent.claude.process import started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.claude.translator import CostMeter, Translator
-from tk_ai_extension.agent.environment import inherited
+from tk_ai_extension.agent.claude.translator import PREFIX, CostMeter, Translator
+from tk_ai_extension.agent.environment import SECRET_WORDS, inherited, matches
 from tk_ai_extension.agent.threaded_imports import gc_paused
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.tour import TourSession
+from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.agent.work_folder import make_work_folder
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.private_files import write_private
+from tk_ai_extension.tools.registry import argument_proposal
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
-    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+    from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, ClaudeSDKClient
     from mcp.server import Server
 
 logger = logging.getLogger(__name__)
@@ -108,12 +113,21 @@ class ClaudeBackend:
         ) -> types.CallToolResult:
             return await config.call(turn.token, call_id or f"call-{request}", tool, arguments)
 
-        server = build_tool_server(config.registry, call, config.further)
-        options = _options(provider, self._config, config, server)
+        server = build_tool_server(config.registry, call)
+        options = await asyncio.to_thread(_options, provider, self._config, config, server)
+        if config.servers:
+            options.can_use_tool = _permit(config, turn)
+            # The SDK warns of a tool for which the callback is not called.
+            options.permission_mode, options.allowed_tools = "default", []
         transport = await asyncio.to_thread(
             started_by_launcher,
-            # It warns of a CLI that does not know the mark of `ClaudeSession.send`.
-            replace(options, verbatim_prompts=True),
+            replace(
+                options,
+                # It warns of a CLI that does not know the mark of `ClaudeSession.send`.
+                verbatim_prompts=True,
+                # As the SDK does with a transport of its own.
+                permission_prompt_tool_name="stdio" if config.servers else None,
+            ),
             self._config.folder,
             {**inherited(os.environ), **_environment(provider, self._config)},
         )
@@ -345,8 +359,8 @@ def _options(
     work = make_work_folder(config.folder, "work")
     environment = inherited(os.environ) | _environment(provider, config)
     return sdk.ClaudeAgentOptions(
-        # Only our tools are offered, and the CLI asks for no permission: the policy is
-        # applied where the tool runs.
+        # Only our tools are offered, and the CLI asks for no permission: the policy is applied where the
+        # tool runs. It asks for each call of the user's MCP servers.
         tools=[],
         mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
         strict_mcp_config=True,
@@ -366,8 +380,61 @@ def _options(
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
         # Says when a message that is added to a running turn is taken.
-        extra_args={"replay-user-messages": None},
+        extra_args={
+            "replay-user-messages": None,
+            **_user_servers(config.folder, session, provider),
+        },
     )
+
+
+def _user_servers(
+    folder: Path, session: SessionConfig, provider: Provider
+) -> dict[str, str | None]:
+    """Return the CLI's argument for the user's MCP servers, in a private file: they may hold secrets."""
+    if not session.servers:
+        return {}
+    # The CLI's own environment may have a key of the provider.
+    hidden = {name: "" for name in provider.environment if matches(name, SECRET_WORDS)}
+    servers = {
+        each.name: {"type": "http", "url": each.url, "headers": dict(each.headers)}
+        if each.url
+        else {
+            "type": "stdio",
+            "command": each.command,
+            "args": list(each.args),
+            "env": {**hidden, **dict(each.env)},
+        }
+        for each in session.servers
+    }
+    file = folder / "mcp.json"
+    write_private(file, json.dumps({"mcpServers": servers}))
+    return {"mcp-config": str(file)}
+
+
+def _permit(config: SessionConfig, turn: _TurnToken) -> CanUseTool:
+    """Return the SDK's callback, which asks for each call of a user's MCP server."""
+    import claude_agent_sdk as sdk
+
+    async def permit(
+        tool: str, arguments: dict[str, Any], context: sdk.ToolPermissionContext
+    ) -> sdk.PermissionResultAllow | sdk.PermissionResultDeny:
+        try:
+            if not tool.startswith(PREFIX):
+                action = _action(tool, arguments, context.tool_use_id or "")
+                await config.actions.permit(turn.token, action)
+        except ToolError as refusal:
+            return sdk.PermissionResultDeny(message=refusal.as_text())
+        return sdk.PermissionResultAllow(updated_input=arguments)
+
+    return permit
+
+
+def _action(tool: str, arguments: dict[str, Any], call: str) -> AgentAction:
+    """Return the action of a call of a user's MCP server."""
+    name = tool.removeprefix("mcp__")
+    server, _, short = name.partition("__")
+    proposal = argument_proposal(f"Call {short} of the MCP server {server}", arguments)
+    return AgentAction(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
 
 
 def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:

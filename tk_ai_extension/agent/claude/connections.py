@@ -24,11 +24,15 @@ from tk_ai_extension.agent.claude.providers import (
     host_of,
     is_elsewhere,
 )
-from tk_ai_extension.agent.claude.secrets_file import SecretsFileError, read_private
 from tk_ai_extension.agent.models import NewConnection
 from tk_ai_extension.model.agent_errors import InvalidConnection
 from tk_ai_extension.model.errors import ReadOnly
-from tk_ai_extension.model.private_files import make_private, write_private
+from tk_ai_extension.model.private_files import (
+    PrivateFileError,
+    make_private,
+    read_private,
+    write_private,
+)
 
 FILE = "connection.json"
 
@@ -58,7 +62,7 @@ class ConnectionStore:
         """Return the connection; None if there is none.
 
         Raises:
-            SecretsFileError: the file cannot be read or is not private.
+            PrivateFileError: the file cannot be read or is not private.
         """
         text = read_private(self.file)
         if text is None:
@@ -69,7 +73,7 @@ class ConnectionStore:
             return Connection(**found)
         except (ValueError, TypeError, KeyError):
             # Not chained: that error would hold the file's text.
-            raise SecretsFileError(
+            raise PrivateFileError(
                 f"{self.file!s} cannot be used. Connect a model again."
             ) from None
 

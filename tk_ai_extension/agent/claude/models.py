@@ -9,9 +9,10 @@ from pathlib import Path
 
 from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore, user_folder
 from tk_ai_extension.agent.claude.providers import Connection, Provider, ProviderSettings, choose
-from tk_ai_extension.agent.claude.secrets_file import SecretsFileError, parse, read_private
+from tk_ai_extension.agent.claude.secrets_file import parse
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo, NewConnection
 from tk_ai_extension.model.errors import PermissionDenied
+from tk_ai_extension.model.private_files import PrivateFileError, read_private
 
 
 class ClaudeModels:
@@ -85,7 +86,7 @@ class ClaudeModels:
         return await self.connection()
 
     def _stored(self) -> Connection | None:
-        with suppress(SecretsFileError):
+        with suppress(PrivateFileError):
             return self._store.read()
         return None
 
@@ -106,13 +107,13 @@ class ClaudeModels:
             file = self._root / Path(self._settings.secrets_file).expanduser()
             try:
                 keys = parse(read_private(file, refused_bits=0o022) or "", str(file))
-            except SecretsFileError as error:
+            except PrivateFileError as error:
                 return choose(self._settings, environment, problem=error.message)
         if not self._settings.connect:
             return choose(self._settings, environment, keys)
         try:
             stored = self._store.read()
-        except SecretsFileError as error:
+        except PrivateFileError as error:
             found = choose(self._settings, environment, keys)
             if found.name != "tour" or self._settings.provider == "tour":
                 return found

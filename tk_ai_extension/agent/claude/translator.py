@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.backend import COMPACTING, AgentEvent, Checkpoint, TurnEnded, Working
+from tk_ai_extension.agent.backend import (
+    COMPACTING,
+    OWN_CALL,
+    AgentEvent,
+    Checkpoint,
+    TurnEnded,
+    Working,
+)
 from tk_ai_extension.agent.events import (
     Discarded,
     Noticed,
@@ -182,8 +189,12 @@ class Translator:
                     if isinstance(block, sdk.TextBlock):
                         self._said = block.text
                     elif isinstance(block, sdk.ToolUseBlock):
-                        tool = self._called[block.id] = block.name.removeprefix(PREFIX)
+                        # Of a user's MCP server: its name and the tool's.
+                        tool = block.name.removeprefix(PREFIX).removeprefix("mcp__")
+                        self._called[block.id] = tool
                         yield ToolCalled(block.id, tool, dict(block.input))
+                        if tool == block.name.removeprefix("mcp__"):
+                            yield Working(OWN_CALL)
             case sdk.UserMessage(content=list(blocks)):
                 self._position = message.uuid or self._position
                 self.steered.discard(message.uuid or "")
@@ -256,7 +267,7 @@ class Translator:
     def _answered(self, block: ToolResultBlock) -> ToolAnswered:
         """Return the result of a call that never reached us; other results are known already."""
         call, text = str(block.tool_use_id), _plain(block.content)
-        error = {"code": "unknown_tool", "message": text, "hint": "", "retryable": False}
+        error = {"code": "agent_tool_failed", "message": text, "hint": "", "retryable": False}
         return ToolAnswered(
             call,
             self._called.get(call, ""),
@@ -269,6 +280,9 @@ class Translator:
 def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
     if subtype == "init" and data.get("session_id"):
         yield Checkpoint(str(data["session_id"]))
+        for server in data.get("mcp_servers") or ():
+            if server.get("status") == "failed":
+                yield Noticed(f"The MCP server {server.get('name')} did not start.")
     elif subtype == "status" and data.get("status") == "compacting":
         yield Working(COMPACTING)
     elif subtype == "api_retry":
