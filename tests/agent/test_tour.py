@@ -1,14 +1,11 @@
-"""The tour: as a script that is asked, and through the whole chain, from message to notebook."""
+"""The tour, through the whole chain, from message to notebook."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import mcp_types as types
 import pytest
 from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
@@ -18,186 +15,15 @@ from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent import tour as texts
-from tk_ai_extension.agent.backend import TextBlock, TurnEnded
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.agent.events import Event, TextDelta, ToolCalled
+from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.store import ChatStore
-from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
-from tk_ai_extension.workspace.turn_credentials import TurnCredential
-
-NOTEBOOK = "Notebook a.ipynb: 2 cells"
-
-
-CREDENTIAL = TurnCredential("turn", "token")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the tour says, and the call that it waits for; None at the end of its turn."""
-
-    text: str
-    call: tuple[str, Mapping[str, Any]] | None
-
-
-class Conversation:
-    """A chat with the tour, whose calls the test answers."""
-
-    def __init__(self, mode: str, notebook: str = NOTEBOOK) -> None:
-        self._seen = f"<seen>\nPermission mode: {mode}. And so on.\n\n{notebook}\n</seen>"
-        self._session = TourSession(self._carry_out)
-        self._results: asyncio.Queue[types.CallToolResult] = asyncio.Queue()
-
-    async def say(self, text: str) -> Reply:
-        content = [TextBlock(self._seen), TextBlock(text)]
-        await self._session.interrupt()
-        await self._session.send(content, model="tk-tour", credential=CREDENTIAL)
-        return await self._reply(begins=True)
-
-    async def result(self, cell: str = "", **structured: Any) -> Reply:
-        """What the tour does when its call was answered with this; a cell's key: its code failed."""
-        failed = {"runs": [{"cell": cell, "status": "error"}]} if cell else {}
-        self._results.put_nowait(
-            types.CallToolResult(
-                content=[],
-                structured_content=structured | failed,
-                is_error=bool(cell or structured),
-            )
-        )
-        return await self._reply(begins=False)
-
-    async def _carry_out(self, token: str, *_call: object) -> types.CallToolResult:
-        assert token == CREDENTIAL.token
-        return await self._results.get()
-
-    async def _reply(self, *, begins: bool) -> Reply:
-        answer = ""
-        call = None
-        async with asyncio.timeout(20):
-            while True:
-                match await self._session.receive():
-                    case TextDelta(text=text):
-                        answer += text
-                    case ToolCalled(tool=tool, arguments=arguments):
-                        call = (tool, arguments)
-                        break
-                    case TurnEnded(error=error):
-                        assert error is None
-                        # Of the turn that was interrupted.
-                        if answer:
-                            break
-                    case event:
-                        raise AssertionError(event)
-        # The tour is called a script at the beginning of each turn, and once.
-        assert answer.startswith(texts.LABEL) == begins
-        assert answer.count(texts.LABEL) == begins
-        return Reply(answer, call)
-
-
-@pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])
-@pytest.mark.parametrize("message", ["Hello", "How warm is it?", "start", "connect", "数"])
-async def test_the_first_answer_to_any_message_says_that_it_is_the_tour(
-    mode: str, message: str
-) -> None:
-    assert texts.INTRO in (await Conversation(mode).say(message)).text
-
-
-@pytest.mark.parametrize(
-    ("mode", "message", "tool"),
-    [
-        ("auto", "How warm is it?", "read_notebook"),
-        ("auto", "connect my model", "read_notebook"),
-        ("ask", "How warm is it?", None),
-        ("ask", "start", "read_notebook"),
-        ("edit", "Yes, please.", "read_notebook"),
-        ("plan", "Start!", "read_notebook"),
-        ("ask", "How do I connect a model?", None),
-    ],
-)
-async def test_it_starts_right_away_in_auto_mode_and_when_asked_in_the_others(
-    mode: str, message: str, tool: str | None
-) -> None:
-    reply = await Conversation(mode).say(message)
-    assert (reply.call[0] if reply.call else None) == tool
-
-
-async def test_without_a_notebook_it_makes_one() -> None:
-    conversation = Conversation("ask", notebook="")
-    assert (await conversation.say("start")).call == (
-        "use_notebook",
-        {"notebook": "tour.ipynb", "mode": "create"},
-    )
-    assert (await conversation.result()).call == ("read_notebook", {"view": "reading"})
-
-
-@pytest.mark.parametrize("notebook", [NOTEBOOK, ""])
-async def test_in_plan_mode_it_ends_with_a_plan(notebook: str) -> None:
-    conversation = Conversation("plan", notebook)
-    answer = await conversation.say("start")
-    if answer.call:
-        answer = await conversation.result()
-    assert texts.PLAN in answer.text
-    assert answer.call is None
-
-
-@pytest.mark.parametrize("code", ["permission_denied", "permission_required"])
-async def test_a_call_that_was_refused_ends_it(code: str) -> None:
-    conversation = Conversation("ask")
-    await conversation.say("start")
-    await conversation.result()
-    answer = await conversation.result(error={"code": code})
-    assert texts.REFUSED in answer.text
-    assert answer.call is None
-
-
-async def test_an_unexpected_error_ends_the_tour_and_it_can_start_again() -> None:
-    conversation = Conversation("auto")
-    await conversation.say("start")
-    assert (await conversation.result(error={"code": "conflict"})).call is None
-    answer = await conversation.say("start")
-    assert texts.INTRO not in answer.text
-    assert answer.call == ("read_notebook", {"view": "reading"})
-
-
-async def test_a_message_after_a_call_that_was_cut_off_is_answered() -> None:
-    conversation = Conversation("auto")
-    await conversation.say("start")
-    await conversation.result()
-    assert texts.CONNECT in (await conversation.say("connect")).text
-
-
-async def test_without_matplotlib_it_draws_by_other_means() -> None:
-    conversation = Conversation("auto")
-    await conversation.say("start")
-    await conversation.result()
-    await conversation.result()
-    answer = await conversation.result()
-    assert answer.call == ("insert_and_execute_cell", {"source": texts.PLOT_CELL})
-    answer = await conversation.result("efgh")
-    assert answer.call == ("overwrite_cell", {"cell": "efgh", "source": texts.DRAWING_CELL})
-    assert (await conversation.result()).call == ("execute_cell", {"cell": "efgh"})
-    answer = await conversation.result()
-    assert answer.call == ("insert_and_execute_cell", {"source": texts.FAILING_CELL})
-
-
-async def test_a_turn_that_is_interrupted_before_it_begins_ends() -> None:
-    async def call(*_call: object) -> types.CallToolResult:
-        raise AssertionError("it was interrupted")
-
-    session = TourSession(call)
-    content = [TextBlock("<seen>\nPermission mode: auto.\n</seen>"), TextBlock("start")]
-    await session.send(content, model="tk-tour", credential=CREDENTIAL)
-    await session.interrupt()
-    async with asyncio.timeout(20):
-        assert await session.receive() == TurnEnded()
-
-
-# -- the whole chain
 
 
 @pytest.fixture
@@ -249,6 +75,27 @@ async def test_the_whole_tour_works_in_the_active_notebook(
     assert "image/png" in plot.outputs[0].data
     assert fixed.source == texts.FIXED_CELL
     assert "°C in 30 minutes" in fixed.outputs[0].text
+
+
+@pytest.mark.parametrize(
+    ("message", "begins", "said"),
+    [("Hello", False, texts.MENU), ("connect", False, texts.CONNECT), ("start", True, texts.END)],
+)
+async def test_each_answer_says_that_it_is_the_tour_which_starts_when_asked(
+    tour: Talk, harness: ToolHarness, message: str, begins: bool, said: str
+) -> None:
+    harness.write("mine.ipynb", "prices = [3, 4, 5]")
+    begun = await tour.send(message, notebook="mine.ipynb", mode="edit")
+    events: list[Event] = []
+    async for event in begun.events:
+        events.append(event)
+        if event.kind == "permission":
+            harness.workspace.policy.answer(USER, event.data["id"], "once")
+    text = text_of(events)
+    assert text.startswith(texts.LABEL)
+    assert texts.INTRO in text
+    assert text.endswith(said)
+    assert bool(of_kind(events, "tool_call")) == begins
 
 
 @pytest.mark.proves("perm:modes")
