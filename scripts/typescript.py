@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from tk_ai_extension.agent.chat_setup import ChatSetupInfo
+from tk_ai_extension.agent.context import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.proposals import StepKind

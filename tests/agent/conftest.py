@@ -16,10 +16,10 @@ from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
-from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
+from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_request
 from tk_ai_extension.agent.store import ChatStore

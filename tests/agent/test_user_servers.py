@@ -14,7 +14,7 @@ import pytest
 from tests.agent.conftest import USER, Open, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.chat_setup import ChatSetup
+from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.user_servers import DISABLED, FILE, UserServers
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
 

@@ -24,8 +24,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
-from tk_ai_extension.agent.chat_setup import ChatSetup
-from tk_ai_extension.agent.context import content, find_instructions, instructions
+from tk_ai_extension.agent.context import ChatSetup, content, find_instructions, instructions
 from tk_ai_extension.agent.events import (
     Began,
     Done,

@@ -1,4 +1,4 @@
-"""The context of a message for the agent: what the person sees, within limits.
+"""The context of a chat: its instructions and setup, and what a person sees with a message, within limits.
 
 Everything here is data from notebooks and files. It stands between tags that it cannot
 forge, and the system prompt says that it holds no instructions. What is shown in full counts as read.
@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from tk_ai_extension.agent.backend import ContentBlock, TextBlock
+from tk_ai_extension.agent.prompts import PromptFolders, PromptInfo
 from tk_ai_extension.agent.requests import (
     Attachment,
     CellAttachment,
@@ -28,6 +31,7 @@ from tk_ai_extension.agent.requests import (
     label_of,
     shown,
 )
+from tk_ai_extension.agent.user_servers import ServersInfo, UserServers
 from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
@@ -132,6 +136,61 @@ async def find_instructions(workspace: Workspace) -> ProjectInstructions:
         except ToolError as error:
             unread.append(f"The project's {name} was not read: {error.message}")
     return ProjectInstructions(unread=unread)
+
+
+class InstructionsInfo(TypedDict):
+    """The file of instructions that a chat reads when its agent starts.
+
+    Attributes:
+        path: The file below the root.
+        characters: Its length.
+        limit: The length that is read, in characters; the middle of a longer one is left out.
+    """
+
+    path: str
+    characters: int
+    limit: int
+
+
+class ChatSetupInfo(TypedDict):
+    """What a user's chats are set up with.
+
+    Attributes:
+        instructions: The file of instructions; None if there is none.
+        names: The names that it may have, the first one first.
+    """
+
+    instructions: InstructionsInfo | None
+    names: list[str]
+    prompts: list[PromptInfo]
+    servers: ServersInfo
+
+
+@dataclass(frozen=True)
+class ChatSetup:
+    """What the chats of a server are set up with.
+
+    Attributes:
+        prompts: Prompts in files.
+        servers: The user's MCP servers.
+    """
+
+    prompts: PromptFolders = field(default_factory=PromptFolders)
+    servers: UserServers = field(default_factory=UserServers)
+
+    async def info(self, workspace: Workspace, user: str) -> ChatSetupInfo:
+        """Return what a user's chats are set up with now."""
+        found = await find_instructions(workspace)
+        instructions: InstructionsInfo | None = None
+        if found.name:
+            size = len(found.text)
+            instructions = {"path": found.name, "characters": size, "limit": PROJECT}
+        return {
+            "instructions": instructions,
+            "names": list(PROJECT_FILES),
+            "prompts": await self.prompts.list(user),
+            "servers": await self.servers.info(user),
+        }
 
 
 @dataclass(frozen=True, slots=True)

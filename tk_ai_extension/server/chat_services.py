@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tk_ai_extension.agent.acp.backend import AcpConfig
 from tk_ai_extension.agent.acp.catalog import AcpAgents
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
-from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.connections import user_folder
+from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.prompts import PromptFolders
 from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.agent.user_servers import UserServers

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tornado.web import HTTPError
 
-from tk_ai_extension.agent.threaded_imports import gc_paused
+from tk_ai_extension.agent.process import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
 from tk_ai_extension.server.asgi import AsgiExchange

@@ -24,8 +24,7 @@ from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.session import AcpSession
 from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.environment import redacted, secrets_of
-from tk_ai_extension.agent.threaded_imports import gc_paused
-from tk_ai_extension.agent.work_folder import make_work_folder
+from tk_ai_extension.agent.process import gc_paused, make_work_folder
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 
 if TYPE_CHECKING:

@@ -36,11 +36,10 @@ from tk_ai_extension.agent.claude.process import started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.translator import PREFIX, CostMeter, Translator
 from tk_ai_extension.agent.environment import SECRET_WORDS, inherited, matches
-from tk_ai_extension.agent.threaded_imports import gc_paused
+from tk_ai_extension.agent.process import gc_paused, make_work_folder
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.turn import AgentAction
-from tk_ai_extension.agent.work_folder import make_work_folder
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from tk_ai_extension.agent.claude.providers import ADDRESS, ANTHROPIC, KEYS, OAUTH, is_local
-from tk_ai_extension.agent.threaded_imports import gc_paused
+from tk_ai_extension.agent.process import gc_paused
 from tk_ai_extension.model.agent_errors import ModelFailed
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tk_ai_extension.server.handlers.operations import operation
 from tk_ai_extension.server.users import owner_name, username
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chat_setup import ChatSetupInfo
+    from tk_ai_extension.agent.context import ChatSetupInfo
     from tk_ai_extension.agent.models import ConnectionInfo
     from tk_ai_extension.agent.requests import ConnectRequest
     from tk_ai_extension.server.setup_models import PromptList, ServerSwitch

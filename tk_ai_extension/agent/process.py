@@ -1,12 +1,32 @@
-"""Folder in which an agent's process starts."""
+"""The start of an agent's process: its folder, and the imports that it requires."""
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.private_files import make_private
+
+
+@contextmanager
+def gc_paused() -> Generator[None]:
+    """Pause the garbage collector during imports, then freeze the imported objects.
+
+    Importing many classes triggers several full collections of a third of a second
+    each, which hold the GIL and so block the event loop. Classes are never freed anyway.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
 
 
 def make_work_folder(state: Path, name: str) -> Path:
