@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import re
@@ -147,13 +145,6 @@ def same_outputs(a: Sequence[Json], b: Sequence[Json]) -> bool:
     if len(a) != len(b):
         return False
     return all(x == y or _comparable(x) == _comparable(y) for x, y in zip(a, b, strict=True))
-
-
-def display_hash(output: Json) -> str:
-    """Return a hash of the data and the metadata of a display, independent of how it is stored."""
-    shown = _comparable({"data": output.get("data"), "metadata": output.get("metadata")})
-    text = json.dumps(shown, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _comparable(output: Json) -> Any:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -18,7 +18,6 @@ from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
 from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.cellforms import display_hash
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.runs import OpenDocument
 
@@ -52,41 +51,19 @@ class _Cell(NamedTuple):
 
 
 class _Displays(NamedTuple):
-    """The displays of a cell, and how its run and the updates since have left it.
+    """The displays of a cell, and how its run left it.
 
     Attributes:
         places: The indices of its outputs by display id.
         total: The number of its outputs.
         execution_count: Its execution count.
         source: The hash of its source.
-        written: The hashes of the display at each index: the one last written, and one whose write has
-            not returned.
     """
 
     places: Mapping[str, Sequence[int]]
     total: int
     execution_count: int | None
     source: str
-    written: dict[int, frozenset[str]]
-
-    def are_in(self, cell: Cell, outputs: Sequence[Json], indices: Iterable[int]) -> bool:
-        """Return whether a cell is as the run left it, with the last written displays at these indices."""
-        left = self.source, self.execution_count, self.total
-        if (cell.hash, cell.execution_count, len(outputs)) != left:
-            return False
-        return all(
-            outputs[at].get("output_type") in _DISPLAYS
-            and not self.written[at].isdisjoint(_hashes(outputs[at]))
-            for at in indices
-        )
-
-
-def _hashes(output: Json) -> frozenset[str]:
-    """Return the hash of a display; an empty set, which never matches, if it is nested too deeply."""
-    try:
-        return frozenset((display_hash(output),))
-    except RecursionError:
-        return frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -127,11 +104,12 @@ class DisplayRegistry:
         by_id = not cell.is_numbered
         ran = _Cell(notebook, cell.id if by_id else None, "" if by_id else cell.hash)
         known.pop(ran, None)
-        if places := execution.displays:
-            outputs = execution.outputs
-            written = {at: _hashes(outputs[at]) for indices in places.values() for at in indices}
+        if execution.displays:
             known[ran] = _Displays(
-                places, len(outputs), execution.execution_count, cell.hash, written
+                execution.displays,
+                len(execution.outputs),
+                execution.execution_count,
+                cell.hash,
             )
         while len(known) > MAX_CELLS:
             known.popitem(last=False)
@@ -184,25 +162,22 @@ async def _replace(
     # Flush first: outputs that are not saved yet would overwrite the change.
     await document.flush()
     cell = ran.find(await document.read())
-    if cell is None or cell.type != "code" or cell.outputs.count != displays.total:
+    if cell is None or cell.type != "code":
         return
-    before = await document.outputs(cell.key)
-    if not displays.are_in(cell, before, new):
+    before, count = await document.outputs(cell.key), cell.execution_count
+    left = (displays.source, displays.execution_count, displays.total)
+    if (cell.hash, count, len(before)) != left or any(
+        before[at].get("output_type") not in _DISPLAYS for at in new
+    ):
         return
     outputs = list(before)
-    hashes: dict[int, frozenset[str]] = {}
     for at, output in new.items():
         outputs[at] = {**outputs[at], "data": output["data"], "metadata": output["metadata"]}
-        hashes[at] = _hashes(output)
-        # If the write fails, whether it was made can be unknown.
-        displays.written[at] |= hashes[at]
-    count = cell.execution_count
     replacement = SetOutputs(
         cell.key, tuple(outputs), count, expect=cell.hash, replaces=(before, count)
     )
     with suppress(Conflict):  # Somebody changed the cell meanwhile.
         await document.apply([replacement])
-        displays.written.update(hashes)
 
 
 class DisplayUpdates:
