@@ -39,7 +39,7 @@ from tk_ai_extension.workspace.permission_requests import (
     is_at,
 )
 
-MAX_APPROVALS = 10_000
+MAX_APPROVALS = 1_000
 """Maximum remembered approvals. The oldest is forgotten first; then the person is asked again."""
 
 
@@ -66,21 +66,21 @@ class StandingInfo(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """What an approval applies to: a caller (identity) or a user's notebook."""
-
-    user: str
-    identity: str | None
-    notebook: Notebook | None
-    effect: Effect
-    tool: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Given:
+    """An approval for a notebook, or without one for the session of a caller."""
+
     caller: Caller
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
-    created: float = field(default_factory=time.time)
+    effect: Effect
+    notebook: Notebook | None
+    tool: str | None
+    id: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
+    created: float = field(default_factory=time.time, compare=False)
+
+    def is_of(self, caller: Caller) -> bool:
+        """Return whether it is for the session of a caller."""
+        if self.notebook is not None or caller.key is None:
+            return False
+        return self.caller.identity == caller.identity
 
 
 class StandingApprovals:
@@ -94,7 +94,7 @@ class StandingApprovals:
 
     def __init__(self, limit: int = MAX_APPROVALS) -> None:
         self._limit = limit
-        self._given: dict[_Key, _Given] = {}
+        self._given: list[_Given] = []
 
     def __len__(self) -> int:
         return len(self._given)
@@ -115,11 +115,9 @@ class StandingApprovals:
             notebook: The notebook that it applies to; None for the caller's session.
             tool: The only tool that it applies to; None for all.
         """
-        identity = caller.identity if notebook is None else None
-        key = _Key(caller.user, identity, notebook, effect, tool)
-        self._given[key] = _Given(caller)
-        while len(self._given) > self._limit:
-            del self._given[next(iter(self._given))]
+        given = _Given(caller, effect, notebook, tool)
+        self._given = [each for each in self._given if each != given][1 - self._limit :]
+        self._given.append(given)
 
     def applies(
         self,
@@ -142,15 +140,11 @@ class StandingApprovals:
         tools: list[str | None] = [None] if scope != "tool" else []
         if tool is not None and scope != "effect":
             tools.append(tool)
-        places: list[tuple[str | None, Notebook | None]] = []
-        if caller.key is not None:
-            places.append((caller.identity, None))
-        if notebook is not None:
-            places.append((None, notebook))
         return any(
-            _Key(caller.user, identity, place, effect, each) in self._given
-            for identity, place in places
-            for each in tools
+            given.tool in tools
+            and (given.caller.user, given.effect) == (caller.user, effect)
+            and (given.is_of(caller) or (notebook is not None and given.notebook is notebook))
+            for given in self._given
         )
 
     def list(self, user: str) -> builtins.list[StandingInfo]:
@@ -158,16 +152,17 @@ class StandingApprovals:
         return [
             {
                 "id": given.id,
-                "effect": key.effect,
-                "tool": key.tool,
-                "notebook": None if key.notebook is None else key.notebook.path,
-                "caller": None if key.identity is None else given.caller.key,
+                "effect": given.effect,
+                "tool": given.tool,
+                "notebook": None if given.notebook is None else given.notebook.path,
+                "caller": given.caller.key if given.notebook is None else None,
                 "author": given.caller.author,
                 "interface": given.caller.interface,
                 "created": given.created,
             }
-            for key, given in self._given.items()
-            if key.user == user and not (key.notebook is not None and key.notebook.is_deleted)
+            for given in self._given
+            if given.caller.user == user
+            and not (given.notebook is not None and given.notebook.is_deleted)
         ]
 
     def remove(self, user: str, approval_id: str) -> None:
@@ -176,23 +171,19 @@ class StandingApprovals:
         Raises:
             NotFound: The user has no approval of that id.
         """
-        for key, given in self._given.items():
-            if key.user == user and given.id == approval_id:
-                del self._given[key]
+        for given in self._given:
+            if (given.caller.user, given.id) == (user, approval_id):
+                self._given.remove(given)
                 return
         raise NotFound(f"You have no standing approval `{approval_id[:80]}`.")
 
     def forget(self, caller: Caller) -> None:
         """Remove the approvals for a caller whose session has ended."""
-        for key in list(self._given):
-            if key.identity == caller.identity:
-                del self._given[key]
+        self._given = [given for given in self._given if not given.is_of(caller)]
 
     def forget_notebook(self, notebook: Notebook) -> None:
         """Remove the approvals for a notebook."""
-        for key in list(self._given):
-            if key.notebook is notebook:
-                del self._given[key]
+        self._given = [given for given in self._given if given.notebook is not notebook]
 
 
 MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
@@ -302,7 +293,6 @@ class PermissionPolicy:
         self._once: OrderedDict[tuple[str, str], tuple[Reply, Notebook | None]] = OrderedDict()
         self.standing = StandingApprovals(max_approvals)
         self._feed = PermissionFeed()
-        self._alarm: asyncio.TimerHandle | None = None
 
     def mode(self, caller: Caller) -> Mode:
         """Return the effective mode of a caller: its own, limited by the administrator's cap."""
@@ -518,7 +508,8 @@ class PermissionPolicy:
         )
         self._pending[request.id] = request
         self._feed.asked(request)
-        self._set_alarm()
+        # So that the clients that show it are told in time.
+        asyncio.get_running_loop().call_later(self._keep, self._expire)
         return request
 
     async def _ask(self, approver: Approver, request: PermissionRequest) -> Reply | None:
@@ -540,7 +531,6 @@ class PermissionPolicy:
             raise
         finally:
             del self._asking[request.id]
-            self._set_alarm()
             asking.cancel()
             await asyncio.wait((asking,))
 
@@ -576,26 +566,8 @@ class PermissionPolicy:
     def _expire(self) -> None:
         oldest = time.time() - self._keep
         for request in list(self._pending.values()):
-            if request.created < oldest and request.id not in self._asking:
+            if request.created <= oldest and request.id not in self._asking:
                 self._end(request, "expired")
-
-    def _set_alarm(self) -> None:
-        """Schedule the expiry of pending requests, so that subscribers are notified in time."""
-        created = [each.created for each in self._pending.values() if each.id not in self._asking]
-        if not created:
-            return
-        loop = asyncio.get_running_loop()
-        due = loop.time() + max(0.0, min(created) + self._keep - time.time())
-        # A request that was asked during a call until now may expire before the scheduled time.
-        if self._alarm is None or due < self._alarm.when():
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm = loop.call_at(due, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self._expire()
-        self._set_alarm()
 
 
 def _given(request: PermissionRequest, reply: Reply | None) -> Reply:
