@@ -74,7 +74,7 @@ function choose(name: RegExp): void {
   fireEvent.click(screen.getByRole('radio', { name }));
 }
 
-function refuse(field: string | null, code = 'invalid_connection'): () => Promise<ConnectionInfo> {
+function refuse(field: string | null, code = 'invalid_arguments'): () => Promise<ConnectionInfo> {
   const details = field === null ? {} : { details: { field } };
   const problem = { code, message: 'Refused.', hint: 'Copy it.', retryable: false, ...details };
   return () => Promise.reject(new ApiError(problem, 422));
@@ -136,7 +136,7 @@ describe('Connect', () => {
     expect(document.activeElement).toBe(input);
     // It can be corrected, and tried again.
     expect(input.value).toBe(KEY);
-    page.answer = refuse(null, 'invalid_connection');
+    page.answer = refuse(null, 'invalid_arguments');
     await press('Connect');
     expect(input.getAttribute('aria-invalid')).toBe('false');
     expect(document.activeElement).toBe(screen.getByRole('button', { name: 'Connect' }));

@@ -36,8 +36,8 @@ from tk_ai_extension.agent.claude.providers import (
     choose,
 )
 from tk_ai_extension.agent.models import NewConnection
-from tk_ai_extension.model.agent_errors import InvalidConnection, ModelFailed, NoModel
-from tk_ai_extension.model.errors import PermissionDenied, ToolError
+from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 
 CANARY = "sk-ant-canary-0123456789"
 ADDRESS = "ANTHROPIC_BASE_URL"
@@ -136,7 +136,7 @@ async def test_a_connection_is_tested_stored_and_used(tmp_path: Path, model: Scr
 async def test_a_key_is_tried_as_a_key_then_as_a_bearer_token(tmp_path: Path) -> None:
     web = Web(401, "{}")
     async with web.running() as url:
-        with pytest.raises(InvalidConnection):
+        with pytest.raises(InvalidArguments):
             await models(tmp_path).connect(compatible(url, CANARY))
     sent = [set(headers) & {"X-Api-Key", "Authorization"} for _, headers in web.asked]
     assert sent == [{"X-Api-Key"}, {"Authorization"}]
@@ -155,10 +155,10 @@ async def test_a_local_server_needs_no_key(tmp_path: Path) -> None:
 FAILURES: dict[str, tuple[Failure, type[ToolError]]] = {
     "no credit": (
         Failure(400, "invalid_request_error", "Your credit balance is too low."),
-        InvalidConnection,
+        InvalidArguments,
     ),
-    "billing": (Failure(402, "billing_error", "No payment method."), InvalidConnection),
-    "forbidden": (Failure(403, "permission_error", "No."), InvalidConnection),
+    "billing": (Failure(402, "billing_error", "No payment method."), InvalidArguments),
+    "forbidden": (Failure(403, "permission_error", "No."), InvalidArguments),
     "model": (Failure(404, "not_found_error", "model: x"), NoModel),
     "busy": (OVERLOADED, ModelFailed),
     "limit": (rate_limited(), ModelFailed),
@@ -186,7 +186,7 @@ async def test_each_failure_says_what_to_do_and_stores_nothing(
 
 @pytest.mark.proves("connect:form")
 async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: ScriptedModel) -> None:
-    with pytest.raises(InvalidConnection) as caught:
+    with pytest.raises(InvalidArguments) as caught:
         await models(tmp_path).connect(compatible(model.url, CANARY))
     assert caught.value.details == {"field": "secret"}
     assert "401" in caught.value.message
@@ -198,7 +198,7 @@ async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: Scripte
 @pytest.mark.parametrize("status", [200, 404, 405])
 async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, status: int) -> None:
     async with Web(status).running() as url:
-        with pytest.raises(InvalidConnection) as caught:
+        with pytest.raises(InvalidArguments) as caught:
             await models(tmp_path).connect(compatible(url, CANARY, "m"))
     assert caught.value.details == {"field": "base_url"}
 
@@ -207,7 +207,7 @@ async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, stat
 async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
     elsewhere = Web()
     async with elsewhere.running() as there, Web(307, location=there).running() as url:
-        with pytest.raises(InvalidConnection):
+        with pytest.raises(InvalidArguments):
             await models(tmp_path).connect(compatible(url, CANARY, "m"))
     assert elsewhere.asked == []
 
@@ -216,7 +216,7 @@ async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    with pytest.raises(InvalidConnection, match="refused"):
+    with pytest.raises(InvalidArguments, match="refused"):
         await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
@@ -227,14 +227,14 @@ async def test_a_server_that_does_not_answer_ends_the_test(
     monkeypatch.setattr(connection_check, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(InvalidConnection, match=r"0\.2 s"):
+        with pytest.raises(InvalidArguments, match=r"0\.2 s"):
             await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
 @pytest.mark.proves("connect:form")
 async def test_an_endpoint_without_a_list_needs_the_name_of_a_model(tmp_path: Path) -> None:
     async with Web(404).running() as url:
-        with pytest.raises(InvalidConnection) as caught:
+        with pytest.raises(InvalidArguments) as caught:
             await models(tmp_path).connect(compatible(url, CANARY))
     assert caught.value.details == {"field": "model"}
 
@@ -262,7 +262,7 @@ async def test_an_endpoint_without_a_list_needs_the_name_of_a_model(tmp_path: Pa
 async def test_the_field_that_is_wrong_is_named(
     tmp_path: Path, new: NewConnection, wrong: str
 ) -> None:
-    with pytest.raises(InvalidConnection) as caught:
+    with pytest.raises(InvalidArguments) as caught:
         await models(tmp_path).connect(new)
     assert caught.value.details == {"field": wrong}
     assert "password" not in json.dumps(caught.value.as_dict())
@@ -285,7 +285,7 @@ async def test_a_stored_key_is_sent_to_its_own_address_only(
         assert "X-Api-Key" not in other.requests[0].headers
         assert "Authorization" not in other.requests[0].headers
     assert KEY not in (tmp_path / "config" / FILE).read_text("utf-8")
-    with pytest.raises(InvalidConnection):
+    with pytest.raises(InvalidArguments):
         await mine.connect(NewConnection("anthropic"))
 
 

@@ -177,7 +177,7 @@ async def test_a_key_that_was_entered_is_nowhere_but_in_its_file_and_with_the_mo
     ) as http:
         wrong = {"provider": "compatible", "base_url": scripted.url, "secret": f"{KEY}-wrong"}
         refused = await http.post("connection", json=wrong)
-        assert refused.json()["error"]["code"] == "invalid_connection"
+        assert refused.json()["error"]["code"] == "invalid_arguments"
         connected = await http.post("connection", json={**wrong, "secret": KEY})
         found = connected.json()
         assert (found["stored"]["ending"], found["models"]["source"]) == (None, "stored")

@@ -67,14 +67,6 @@ class ModelFailed(ToolError):
     default_hint = "Send the message again. Completed changes are kept."
 
 
-class InvalidConnection(ToolError):
-    """A field of the connection is missing or invalid."""
-
-    code = "invalid_connection"
-    status = 422
-    default_hint = "Correct the field, then try again."
-
-
 class AgentDied(ToolError):
     """Claude's process ended. Kernels and notebooks are not affected."""
 

@@ -15,8 +15,8 @@ from tk_ai_extension.agent.claude.connections import connection_of
 from tk_ai_extension.agent.claude.messages_api import open_client
 from tk_ai_extension.agent.claude.providers import KEYS, OAUTH, Connection, host_of
 from tk_ai_extension.agent.models import NewConnection
-from tk_ai_extension.model.agent_errors import InvalidConnection, ModelFailed, NoModel
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
@@ -39,7 +39,7 @@ async def tested(new: NewConnection, stored: Connection | None) -> Connection:
         stored: The present connection. Its key is used again for the same provider and address only.
 
     Raises:
-        InvalidConnection, NoModel, ModelFailed: See `ClaudeModels.connect`.
+        InvalidArguments, NoModel, ModelFailed: See `ClaudeModels.connect`.
     """
     connection = connection_of(new, stored)
     if not connection.base_url:
@@ -48,7 +48,7 @@ async def tested(new: NewConnection, stored: Connection | None) -> Connection:
         # A gateway may take its key as a bearer token.
         try:
             return await _tested(connection)
-        except InvalidConnection as error:
+        except InvalidArguments as error:
             if error.details.get("field") != "secret":
                 raise
         connection = replace(connection, variable=KEYS[1])
@@ -67,7 +67,7 @@ async def _tested(connection: Connection) -> Connection:
             models = await _list(client)
             model = model or _cheapest(models) or (SMALL if connection.variable == OAUTH else "")
             if not model:
-                raise InvalidConnection(
+                raise InvalidArguments(
                     f"{host} does not list its models.",
                     hint="Enter the name of a model.",
                     field="model",
@@ -81,7 +81,7 @@ async def _tested(connection: Connection) -> Connection:
             raise _no_api(host, 200)
     except anthropic.APITimeoutError:
         # Errors are not chained: the request with its key is not in a traceback.
-        raise InvalidConnection(
+        raise InvalidArguments(
             f"{host} did not answer within {TIMEOUT:g} s.",
             field="base_url",
             hint="Try again. If it happens again, check the address and the network.",
@@ -91,7 +91,7 @@ async def _tested(connection: Connection) -> Connection:
         if connection.variable != OAUTH or error.status_code not in (400, 403, 404):
             raise _failure(host, error, model) from None
     except anthropic.APIConnectionError as error:
-        raise InvalidConnection(
+        raise InvalidArguments(
             f"{host} cannot be reached: {_why(error)}.",
             field="base_url",
             hint="Check the address and the network of the server, and its HTTPS_PROXY.",
@@ -126,13 +126,13 @@ def _failure(host: str, error: APIStatusError, model: str) -> ToolError:
     """Return the error for an answer of the provider."""
     status, text = error.status_code, error.api_message or ""
     if status == 402 or error.type == "billing_error" or "credit balance" in text:
-        return InvalidConnection(
+        return InvalidArguments(
             f"{host} accepts the key, but the account has no credit.",
             hint="Add credit in the provider's billing settings, then try again.",
         )
     match status:
         case 401 | 403:
-            return InvalidConnection(
+            return InvalidArguments(
                 f"{host} refused the key ({status}).",
                 field="secret",
                 hint=(
@@ -157,8 +157,8 @@ def _failure(host: str, error: APIStatusError, model: str) -> ToolError:
             return _no_api(host, status)
 
 
-def _no_api(host: str, status: int) -> InvalidConnection:
-    return InvalidConnection(
+def _no_api(host: str, status: int) -> InvalidArguments:
+    return InvalidArguments(
         f"There is no Messages API at {host} ({status}).",
         field="base_url",
         hint="Enter the endpoint's base URL, without /v1.",

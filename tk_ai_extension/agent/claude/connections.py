@@ -25,8 +25,7 @@ from tk_ai_extension.agent.claude.providers import (
     is_elsewhere,
 )
 from tk_ai_extension.agent.models import NewConnection
-from tk_ai_extension.model.agent_errors import InvalidConnection
-from tk_ai_extension.model.errors import ReadOnly
+from tk_ai_extension.model.errors import InvalidArguments, ReadOnly
 from tk_ai_extension.model.private_files import (
     PrivateFileError,
     make_private,
@@ -121,7 +120,7 @@ def connection_of(new: NewConnection, stored: Connection | None) -> Connection:
         stored: The present connection. Its key is used again for the same provider and address only.
 
     Raises:
-        InvalidConnection: A field is missing or invalid.
+        InvalidArguments: A field is missing or invalid.
     """
     if new.model and not _MODEL.fullmatch(new.model):
         _invalid("model")
@@ -175,4 +174,4 @@ def _secret(new: NewConnection, stored: Connection | None, address: str) -> str:
 
 
 def _invalid(field: str) -> NoReturn:
-    raise InvalidConnection(f"The field {field} is missing or invalid.", field=field)
+    raise InvalidArguments(f"The field {field} is missing or invalid.", field=field)

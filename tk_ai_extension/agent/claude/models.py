@@ -57,7 +57,7 @@ class ClaudeModels:
 
         Raises:
             PermissionDenied: The administrator has switched this off.
-            InvalidConnection: A field is missing or invalid; the provider refused the key, the account
+            InvalidArguments: A field is missing or invalid; the provider refused the key, the account
                 has no credit, or there is no Messages API at the address.
             NoModel: The provider has no such model.
             ModelFailed: The provider is busy, or failed.
