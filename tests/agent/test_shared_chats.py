@@ -1,0 +1,80 @@
+"""Chats of several servers of one folder, and of one that was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conftest import USER, Talk, of_kind, talk_with
+from tests.agent.test_backend_contract import until
+from tests.harness import ToolHarness
+from tests.support.echo_agent import EchoBackend
+from tk_ai_extension.model.agent_errors import ChatElsewhere
+
+pytestmark = pytest.mark.proves("chat:one-end")
+
+
+@pytest.fixture
+async def servers(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[list[Talk]]:
+    """The chats of two servers of one folder, whose agents have the same history."""
+    echo = EchoBackend()
+    talks = [talk_with(harness, echo, tmp_path) for _ in range(2)]
+    yield talks
+    for talk in talks:
+        await talk.close()
+
+
+async def test_a_chat_that_is_answered_in_one_server_is_refused_in_another_and_goes_on_there(
+    servers: list[Talk],
+) -> None:
+    one, other = servers
+    running = await one.send("wait")
+    await until(running, "text")
+    assert [busy for _, busy in await other.chats.list(USER)] == [True]
+    for deed in (other.send("Hello.", chat=running.chat), other.chats.stop(USER, running.chat)):
+        with pytest.raises(ChatElsewhere):
+            await deed
+    await one.chats.stop(USER, running.chat)
+    assert (await until(running, "done")).data["end"] == "stopped"
+
+    async with asyncio.timeout(20):
+        while (await other.chats.list(USER))[0][1]:
+            continue
+    assert (await other.say("Hello.", chat=running.chat))[-1].data["text"] == "Hello."
+    async with asyncio.timeout(20):
+        while (await one.chats.list(USER))[0][1]:
+            continue
+    recalled = await one.say("recall", chat=running.chat)
+    assert recalled[-1].data["text"].splitlines() == ["wait", "Hello."]
+    events = await one.chats.events(USER, running.chat)
+    assert len({event.id for event in events}) == len(events)
+
+
+async def test_the_turn_of_a_killed_server_is_ended_by_the_next_one(
+    servers: list[Talk], harness: ToolHarness, tmp_path: Path
+) -> None:
+    before = servers[0]
+    running = await before.send("wait", id="1")
+    await until(running, "text")
+    await before.chats.events(USER, running.chat)
+    copy = tmp_path / "next" / "chats" / "chats.sqlite"
+    copy.parent.mkdir(parents=True)
+    with (
+        closing(sqlite3.connect(tmp_path / "chats" / "chats.sqlite")) as database,
+        closing(sqlite3.connect(copy)) as copied,
+    ):
+        database.backup(copied)
+
+    after = talk_with(harness, EchoBackend(), tmp_path / "next")
+    # The sender has got no response, and sends it again.
+    events = await after.say("wait", chat=running.chat, id="1")
+    assert {event.turn for event in events} == {running.turn}
+    assert of_kind(events, "error")[0]["error"]["code"] == "agent_died"
+    assert events[-1].data["end"] == "failed"
+    assert (await after.say("Hello.", chat=running.chat))[-1].data["text"] == "Hello."
+    await after.close()
