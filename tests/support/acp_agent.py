@@ -5,7 +5,7 @@ Run it as a file. It echoes messages, and does what they name:
 - ``call TOOL {…}``: reports a call of a tool of its MCP server, makes it, and responds with the result;
 - ``quiet TOOL {…}``: the same without a report;
 - ``own KIND {…}``: asks for the permission of an action of its own, and responds with the outcome;
-- ``read PATH``, ``write PATH TEXT``, ``edit PATH TEXT``: a file through its client; ``edit`` asks first;
+- ``edit PATH TEXT``: asks for the edit of a file, and writes it;
 - ``plan``, ``picture``, ``env``, ``recall``: a plan; the number of pictures; the names of its
   variables; the messages of its session;
 - faults: ``wait``, ``deaf`` (ignores the cancellation), ``die``, ``garbage``, ``long``, ``flood``,
@@ -265,29 +265,18 @@ class Agent:
         )  # fmt: skip
         self.say(session, json.dumps(answer["result"]["outcome"]))
 
-    def do_read(self, session: str, path: str, _blocks: list[Json]) -> None:
-        """Read a file through the client."""
-        answer = self.request("fs/read_text_file", {"sessionId": session, "path": path})
-        self.say(session, json.dumps(answer.get("result") or answer["error"]["message"]))
-
-    def do_write(self, session: str, rest: str, _blocks: list[Json]) -> None:
-        """Write a file through the client."""
-        path, _, text = rest.partition(" ")
-        params = {"sessionId": session, "path": path, "content": text}
-        answer = self.request("fs/write_text_file", params)
-        self.say(session, "written" if "result" in answer else answer["error"]["message"])
-
-    def do_edit(self, session: str, rest: str, blocks: list[Json]) -> None:
-        """Ask for an edit of a file, then write it through the client."""
+    def do_edit(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Ask for an edit of a file, then write it."""
         path, _, text = rest.partition(" ")
         call = f"edit-{next(_numbers)}"
         diff = {"type": "diff", "path": path, "oldText": None, "newText": text}
         answer = self.ask(session, call, "edit", {"path": path}, content=[diff])
-        if answer["result"]["outcome"].get("optionId") == "once":
-            self.do_write(session, rest, blocks)
-        else:
-            self.say(session, json.dumps(answer["result"]["outcome"]))
-        self.update(session, "tool_call_update", toolCallId=call, status="completed")
+        ok = answer["result"]["outcome"].get("optionId") == "once"
+        if ok:
+            Path(path).write_text(text)
+        status = "completed" if ok else "failed"
+        self.update(session, "tool_call_update", toolCallId=call, status=status)
+        self.say(session, json.dumps(answer["result"]["outcome"]))
 
     def do_plan(self, session: str, _rest: str, _blocks: list[Json]) -> None:
         """Send a plan."""

@@ -27,10 +27,9 @@ async def test_a_text_that_a_person_wrote_last_is_never_undone(
         texts, left_by_agent = ["a"], ""  # A person's text, and the agent's ones since.
         for _ in range(random.randint(1, 5)):
             new = random.choice("abc")
-            if random.random() < 0.6:
-                await editing.write_file(
-                    workspace, ALICE, NAME, new, expect=texts[-1], tool="write"
-                )
+            if random.random() < 0.6 and new != texts[-1]:
+                file.write_text(new)
+                await editing.record_file(workspace, ALICE, NAME, texts[-1])
                 texts.append(new)
                 left_by_agent = new
             elif new not in (texts[-1], left_by_agent):

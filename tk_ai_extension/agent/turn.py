@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
@@ -51,13 +51,13 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
+from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.registry import Registry, tool
+from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.files import Files, read_as_text
+from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
-from tk_ai_extension.workspace.permissions import Approver, PermissionRequest, Reply
+from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -70,24 +70,6 @@ KNOWN = 5.0
 
 SETTLE = 2.0
 """Grace period for the calls at the end of a turn, in seconds: a cell may ignore an interrupt."""
-
-WRITE = "write_text_file"
-"""Name of the tool by which an agent writes a file through its client."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileEdit:
-    """A change of a file, as an agent shows it.
-
-    Attributes:
-        path: The path.
-        before: The content before; None if there is no file.
-        after: The new content.
-    """
-
-    path: str
-    before: str | None
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +84,6 @@ class AgentAction:
         proposal: What it will do.
         paths: What an action with the effect READ or WRITE concerns outside the agent's own folder. What
             is no absolute path is a place that is not known.
-        writes: The changes of files that the proposal shows. Each may be written once without another
-            approval, if the file still has the content that was shown.
         scope: Which standing approvals count, and can be given: those of the effect, where the name is what
             the agent calls the action, each time.
     """
@@ -114,7 +94,6 @@ class AgentAction:
     arguments: Mapping[str, Any]
     proposal: Proposal
     paths: tuple[str, ...]
-    writes: tuple[FileEdit, ...] = ()
     scope: ApprovalScope = "effect"
 
 
@@ -174,8 +153,10 @@ class Turn:
     _ending: BackgroundTasks = field(default_factory=lambda: BackgroundTasks(logger))
     _cancelled_call: str | None = None
     _credential: TurnCredential | None = None
-    # Files that an approved action of the agent's own may write, once each.
-    _writes: list[FileEdit] = field(default_factory=list[FileEdit])
+    # Of each approved action that edits files: the files as they were before it.
+    _edits: dict[str, dict[str, str | None]] = field(
+        default_factory=dict[str, dict[str, str | None]]
+    )
 
     @property
     def is_calling(self) -> bool:
@@ -207,6 +188,8 @@ class Turn:
             case ToolAnswered(call=call, tool=tool):
                 if self._known(call, tool).is_ours or self._known(call, tool).has_result:
                     return
+                if call in self._edits:
+                    self._ending.spawn(self._record_edits(call), "Recording an agent's edits")
             case TextDelta(text=text):
                 self.text += text
             case Discarded():
@@ -240,9 +223,6 @@ class Turn:
         call: str | None,
         tool: str,
         arguments: Mapping[str, Any],
-        *,
-        registry: Registry | None = None,
-        approved: Callable[[], Awaitable[bool]] | None = None,
     ) -> types.CallToolResult:
         """Carry out a call of the agent and publish its result; an error is a result as well.
 
@@ -250,18 +230,12 @@ class Turn:
             call: The id with which the agent reports the call; None if it does not report it.
             tool: The tool's name.
             arguments: The arguments.
-            registry: The registry of the tool; None for the chat's.
-            approved: Returns whether the person has already approved this call as it is now; None if
-                not. It is asked when the call would ask the person.
         """
         if call is None:
             call = f"call-{secrets.token_hex(8)}"
             self.receive(ToolCalled(call, tool, dict(arguments)))
-        approver = ChatApprover(self, call, approved)
         try:
-            return await self.run(
-                self._call(call, tool, arguments, registry or self.registry, approver)
-            )
+            return await self.run(self._call(call, tool, arguments))
         except CallStopped as stopped:
             return error_content(stopped)
 
@@ -281,18 +255,6 @@ class Turn:
         if task.cancelled():
             raise CallStopped(self.why_stopped)
         return task.result()
-
-    def approve_write(self, write: FileEdit) -> None:
-        """Record that the person has approved a write of a file."""
-        self._writes.append(write)
-
-    def take_approved_write(self, path: str, text: str) -> FileEdit | None:
-        """Return the approval of a write of a file, which is good for one; None if there is none."""
-        for each in self._writes:
-            if (each.path, each.after) == (path, text):
-                self._writes.remove(each)
-                return each
-        return None
 
     def cancel_calls(self) -> None:
         """Cancel the running calls: interrupts their cells and withdraws their permission requests.
@@ -315,10 +277,25 @@ class Turn:
         self._revoke()
         self.cancel_calls()
         await self._until_calls_ended()
+        for call in list(self._edits):
+            await self._record_edits(call)
         if await self.workspace.commits.join(self.id):
             await self._until_calls_ended()
         if self._cancelled_call is not None:
             await self._publish_changes(self._cancelled_call)
+
+    def expect_edits(self, call: str, files: dict[str, str | None]) -> None:
+        """Remember files as they are before an approved action of the agent's own edits them."""
+        self._edits[call] = files
+
+    async def _record_edits(self, call: str) -> None:
+        """Record what an action of the agent's own has changed in files, so that it can be undone."""
+        for path, before in self._edits.pop(call, {}).items():
+            try:
+                await editing.record_file(self.workspace, self.caller, path, before)
+            except ToolError as error:
+                self.notify(f"The change of {path} cannot be undone here: {error.message}")
+        await self._publish_changes(call)
 
     def _known(self, call: str, tool: str) -> _Call:
         return self._calls.setdefault(call, _Call(tool))
@@ -343,8 +320,6 @@ class Turn:
         call: str,
         tool: str,
         arguments: Mapping[str, Any],
-        registry: Registry,
-        approver: Approver,
     ) -> types.CallToolResult:
         began = time.monotonic()
         # The call's own entries are newer; a parallel call may publish its entries first.
@@ -361,10 +336,10 @@ class Turn:
         async def progress(message: str) -> None:
             self.publish(ToolProgressed(call, message))
 
-        context = ToolContext(self.workspace, self.caller, progress, approver)
+        context = ToolContext(self.workspace, self.caller, progress, ChatApprover(self, call))
         result: Result | None = None
         try:
-            result = await registry.call(tool, arguments, context)
+            result = await self.registry.call(tool, arguments, context)
             content, structured = result_content(result), result.structured()
         except ToolError as error:
             content, structured = error_content(error), {"error": error.as_dict()}
@@ -373,7 +348,7 @@ class Turn:
             self._publish_stopped(call, tool, began)
             raise
         try:
-            if result is None or registry.get(tool).effect != "READ":
+            if result is None or self.registry.get(tool).effect != "READ":
                 await self._publish_changes(call, since)
         except asyncio.CancelledError:
             self._cancelled_call = call
@@ -443,20 +418,14 @@ class ChatApprover:
     Args:
         turn: The turn.
         call: The call that waits.
-        approved: Returns whether the person has approved what it would do now; None if not.
     """
 
-    def __init__(
-        self, turn: Turn, call: str, approved: Callable[[], Awaitable[bool]] | None = None
-    ) -> None:
+    def __init__(self, turn: Turn, call: str) -> None:
         self._turn = turn
         self._call = call
-        self._approved = approved
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         """Publish the request and wait until it is cancelled by an answer or a stop."""
-        if self._approved is not None and await self._approved():
-            return Reply("once")
         self._turn.publish(
             PermissionAsked(
                 self._call,
@@ -477,61 +446,6 @@ class ChatApprover:
 
 
 # -- what an agent does outside the registry's tools
-
-
-@dataclass(frozen=True)
-class FileWrite:
-    """A text file to write.
-
-    Attributes:
-        path: The path below the root.
-        before: The current content; None if it does not exist.
-        after: The new content.
-    """
-
-    path: str
-    before: str | None
-    after: str
-
-    def proposal(self) -> Proposal:
-        """Return the diff."""
-        title = f"{'Create' if self.before is None else 'Change'} the file {self.path}"
-        lines = diff_lines(self.before or "", self.after)
-        return Proposal(title, (ProposalStep("arguments", title, lines=lines),))
-
-
-class WrittenFile(Result):
-    """A file that was written."""
-
-    path: str
-    created: bool
-
-    def as_text(self) -> str:
-        """Return what was done."""
-        return f"{'Created' if self.created else 'Changed'} {self.path}."
-
-
-async def _write(context: ToolContext, plan: FileWrite, tool: str) -> WrittenFile:
-    workspace, caller = context.workspace, context.caller
-    await editing.write_file(
-        workspace, caller, plan.path, plan.after, expect=plan.before, tool=tool
-    )
-    return WrittenFile(path=plan.path, created=plan.before is None)
-
-
-async def _no_notebook(_context: ToolContext, _arguments: Any) -> None:
-    """Return the notebook that a write of a file concerns: none."""
-
-
-@tool("WRITE", carry_out=_write, concerns=_no_notebook)
-async def write_text_file(context: ToolContext, path: str, content: str) -> FileWrite:
-    """Write a text file."""
-    path = context.workspace.files.locate(path)
-    return FileWrite(path, await editing.read_file(context.workspace, path), content)
-
-
-FILES = Registry([write_text_file])
-"""The tools behind an agent's client; they are offered to no model."""
 
 
 class TurnActions:
@@ -556,47 +470,11 @@ class TurnActions:
         turn = self._turn_of(token)
         await turn.run(_permit(turn, action))
 
-    async def read_text(self, token: str, path: str) -> str:
-        """Return the content of a text file, whose path may be absolute.
-
-        Raises:
-            PathRefused, FileMissing, NotReadable.
-        """
-        return await read_as_text(self._turn_of(token).workspace.files, path)
-
-    async def write_text(self, token: str, call: str | None, path: str, text: str) -> None:
-        """Write a text file, once it is permitted.
-
-        Args:
-            token: The token.
-            call: The id with which the agent reports the call; None if it does not report it.
-            path: The path, which may be absolute.
-            text: The new content.
-
-        Raises:
-            ToolError: It was not written.
-        """
-        turn = self._turn_of(token)
-        approved = turn.take_approved_write(turn.workspace.files.locate(path), text)
-
-        async def is_unchanged() -> bool:
-            return approved is not None and await _content(turn, approved.path) == approved.before
-
-        result = await turn.call(
-            call,
-            WRITE,
-            {"path": path, "content": text},
-            registry=FILES,
-            approved=None if approved is None else is_unchanged,
-        )
-        if result.is_error:
-            raise ToolError(_text(result))
-
 
 async def _permit(turn: Turn, action: AgentAction) -> None:
     workspace, caller, notebook = turn.workspace, turn.caller, action.proposal.notebook
     effect = _effect(workspace.files, action)
-    approvable = await _approvable(turn, action.writes)
+    files = await _files(turn, action) if effect == "WRITE" else {}
     try:
         await workspace.policy.check(
             caller,
@@ -619,8 +497,8 @@ async def _permit(turn: Turn, action: AgentAction) -> None:
             note=refusal.code,
         )
         raise
-    for each in approvable:
-        turn.approve_write(each)
+    if files:
+        turn.expect_edits(action.call, files)
     if effect != "READ":
         summary = f"{action.tool}: {action.proposal.title}"
         await workspace.journal.record(caller, notebook or "", action.tool, summary, kind="run")
@@ -664,27 +542,15 @@ def _is_below_root(files: Files, path: str) -> bool:
     return len(PurePosixPath(inside).parts) < len(PurePosixPath(path).parts)
 
 
-async def _approvable(turn: Turn, edits: Iterable[FileEdit]) -> list[FileEdit]:
-    """Return the changes whose proposal shows the file as it is, each with that content."""
-    found: list[FileEdit] = []
-    for edit in edits:
-        try:
-            path = turn.workspace.files.locate(edit.path)
-        except PathRefused:
-            # The client does not write it.
-            continue
-        content = await _content(turn, path)
-        if (edit.before or "") == (content or ""):
-            found.append(FileEdit(path, content, edit.after))
-    return found
-
-
-async def _content(turn: Turn, path: str) -> str | None:
-    """Return the content of a text file; None if there is none, or if it is not readable as text."""
-    try:
-        return await editing.read_file(turn.workspace, path)
-    except NotReadable:
-        return None
+async def _files(turn: Turn, action: AgentAction) -> dict[str, str | None]:
+    """Return the text files that an action concerns, as they are; None for one that does not exist."""
+    files: dict[str, str | None] = {}
+    for path in action.paths:
+        # Of other files nothing can be undone.
+        with suppress(PathRefused, NotReadable):
+            inside = turn.workspace.files.locate(path)
+            files[inside] = await editing.read_file(turn.workspace, inside)
+    return files
 
 
 def _text(content: types.CallToolResult) -> str:

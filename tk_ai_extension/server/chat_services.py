@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tk_ai_extension.agent.acp.backend import AcpConfig
-from tk_ai_extension.agent.acp.catalog import AcpAgents
+from tk_ai_extension.agent.acp.backend import AcpAgents, AcpConfig
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig

@@ -21,7 +21,6 @@ from tk_ai_extension.model.operations import (
 )
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.cellforms import empty_notebook
-from tk_ai_extension.workspace.files import encoded
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -421,28 +420,32 @@ async def read_file(workspace: Workspace, path: str) -> str | None:
         return None
 
 
-async def write_file(
-    workspace: Workspace, caller: Caller, path: str, text: str, *, expect: str | None, tool: str
-) -> int:
-    """Write a text file and record it in the journal; return the number of the entry.
+async def record_file(workspace: Workspace, caller: Caller, path: str, before: str | None) -> None:
+    """Record what an agent has written to a text file by itself; nothing if it is as before.
 
     Args:
         workspace: The workspace.
         caller: The caller.
         path: The path below the root.
-        text: The new content.
-        expect: The content that it must have (compare-and-set); None if it must not exist.
-        tool: The tool's name.
+        before: The content before; None if it did not exist.
 
     Raises:
-        Conflict: The file has changed.
-        InvalidArguments: The content is not valid Unicode.
-        ToolError: The file cannot be written. Nothing was changed.
+        ToolError: The file cannot be read, or the journal cannot be written.
     """
-    encoded(path, text)
-    summary = f"{tool}: {'created' if expect is None else 'changed'} {path}"
-    change = _write_file(workspace, caller, path, expect, text, tool=tool, summary=summary)
-    return await workspace.commits.run(caller.turn, change)
+    after = await read_file(workspace, path)
+    if after == before:
+        return
+    verb = "created" if before is None else "deleted" if after is None else "changed"
+    await workspace.journal.open()
+    recording = workspace.journal.record(
+        caller,
+        path,
+        "",
+        f"{verb} {path}",
+        kind="change",
+        changes=(_file_change(path, before, after),),
+    )
+    await record(workspace, caller, recording)
 
 
 async def undo_file(

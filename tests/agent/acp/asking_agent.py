@@ -1,7 +1,7 @@
 """The scripted agent, which asks for permissions that are given as the protocol has them.
 
-``ask [{"updates": [...], "toolCall": {...}, "writes": [...]}, ...]`` sends the updates of each call, asks
-for it, and writes files through the client; it responds with the ids of the chosen options.
+``ask [{"updates": [...], "toolCall": {...}}, ...]`` sends the updates of each call, and asks for it; it
+responds with the ids of the chosen options.
 
 ``command {"fifo": "/path", ...}`` runs a command of its own that ends when a line is written to the FIFO.
 """
@@ -33,8 +33,6 @@ class AskingAgent(acp_agent.Agent):
             raw = given.pop("rawInput", None)
             answer = self.ask(session, call, given.pop("kind", None), raw, **given)
             chosen.append(answer["result"]["outcome"].get("optionId"))
-            for write in each.get("writes", ()):
-                self.request("fs/write_text_file", {"sessionId": session, **write})
         self.say(session, json.dumps(chosen))
 
     def do_command(self, session: str, rest: str, _blocks: list[Json]) -> None:

@@ -19,8 +19,7 @@ from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support import acp_agent
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import ScriptedModel
-from tk_ai_extension.agent.acp.backend import AcpConfig
-from tk_ai_extension.agent.acp.catalog import AcpAgents
+from tk_ai_extension.agent.acp.backend import AcpAgents, AcpConfig
 from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, of_kind
-from tk_ai_extension.agent.acp import process, session, translator
+from tk_ai_extension.agent.acp import process, translator
 from tk_ai_extension.agent.events import Event
 
 
@@ -28,7 +27,6 @@ def error_of(events: list[Event]) -> dict[str, Any]:
     ("message", "said"),
     [
         ("die", "status 3: the last words"),
-        ("garbage", "not a message of the protocol"),
         ("flood", "too much text"),
     ],
 )
@@ -42,21 +40,6 @@ async def test_a_fault_is_a_typed_error_and_the_next_turn_is_answered(
     assert said in error["message"]
     after = await acp.say("Hello.", chat=events[0].data["chat"])
     assert after[-1].data["text"] == "Hello."
-
-
-async def test_a_line_that_is_too_long_ends_the_turn(
-    acp: AcpTalk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process, "MAX_LINE", 50_000)
-    assert "too long" in error_of(await acp.say("flood"))["message"]
-
-
-async def test_an_agent_is_not_read_faster_than_its_events_are_received(
-    acp: AcpTalk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "MAX_EVENTS", 1)
-    events = await acp.say("plan")
-    assert events[-1].data["text"] == "Planned."
 
 
 async def test_a_refusal_is_an_error(acp: AcpTalk) -> None:
@@ -84,32 +67,6 @@ async def test_a_state_folder_that_cannot_be_created_is_a_typed_error(
     assert error["code"] == "agent_unavailable"
     assert "cannot be used: File exists" in error["message"]
     assert "disk" in error["hint"]
-
-
-@pytest.mark.proves("ext:any-agent")
-async def test_no_process_is_left_of_a_session_that_cannot_be_opened(
-    open_acp: OpenAcp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_arguments: object) -> None:
-        raise RuntimeError("no session")
-
-    monkeypatch.setattr(session.AcpSession, "__init__", fails)
-    # The fixture searches for processes.
-    error = error_of(await open_acp().say("Hello."))
-    assert (error["code"], "no session" in error["message"]) == ("agent_unavailable", True)
-
-
-@pytest.mark.parametrize("later", [None, "it sent a line that is not a message of the protocol"])
-async def test_the_first_end_is_the_reason(later: str | None) -> None:
-    ended: Any = session.AcpSession.__new__(session.AcpSession)
-    ended._over, ended._events, ended._title = asyncio.Event(), asyncio.Queue(), "Scripted"
-    ended._turn, ended.closed, ended.redact = None, False, str
-    ended._on_end("it sent too much text in one turn")
-    # Its process is ended because of that, and so its output.
-    ended._on_end(later)
-    ended._abandon("its connection was lost")
-    assert "too much text" in (await ended.died()).message
-    assert ended._events.qsize() == 1
 
 
 async def test_a_program_that_is_no_agent_is_a_typed_error(open_acp: OpenAcp) -> None:

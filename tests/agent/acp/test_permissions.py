@@ -1,4 +1,4 @@
-"""What an agent does with tools of its own, and with files through its client."""
+"""What an agent does with tools and files of its own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from tests.agent.acp.conftest import AcpTalk
 from tests.agent.conftest import USER, of_kind
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.acp import relay
-from tk_ai_extension.agent.chats import StartedTurn
-from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.callers import Mode
 
 ONCE = '{"outcome": "selected", "optionId": "once"}'
@@ -82,120 +80,76 @@ async def test_a_stop_withdraws_the_request(acp: AcpTalk) -> None:
 
 
 @pytest.mark.proves("perm:agent-actions")
-async def test_a_file_is_read_and_written_below_the_root_and_undone_with_its_turn(
-    acp: AcpTalk, harness: ToolHarness
+@pytest.mark.parametrize("before", ["one\ntwo\n", None])
+async def test_a_file_that_the_agent_edits_itself_is_undone_with_its_turn(
+    acp: AcpTalk, harness: ToolHarness, before: str | None
 ) -> None:
     file = harness.root / "data.txt"
-    file.write_text("one\ntwo\n")
-    assert json.loads(await acp.text(f"read {file}"))["content"] == "one\ntwo\n"
-    events = await acp.approved(f"write {file} three", mode="ask")
+    if before is not None:
+        file.write_text(before)
+    events = await acp.approved(f"edit {file} three", mode="ask")
     (asked,) = of_kind(events, "permission")
-    assert asked["preview"].splitlines()[2:] == ["-one", "-two", "-", "+three"]
+    assert "+three" in asked["preview"]
     assert file.read_text() == "three"
-    chat, turn = events[0].data["chat"], events[0].turn
-    await acp.chats.undo_turn(USER, chat, turn=turn)
-    assert file.read_text() == "one\ntwo\n"
+    (change,) = of_kind(events, "cell_change")
+    assert change["notebook"] == "data.txt"
+    (undone,) = await acp.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
+    assert undone.left == ()
+    assert (file.read_text() if file.exists() else None) == before
 
 
 @pytest.mark.proves("perm:agent-actions")
-async def test_a_new_file_is_removed_by_the_undo(acp: AcpTalk, harness: ToolHarness) -> None:
-    events = await acp.say(f"write {harness.root / 'new.txt'} new", mode="edit")
-    assert (harness.root / "new.txt").read_text() == "new"
-    await acp.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
-    assert not (harness.root / "new.txt").exists()
-
-
 async def test_a_file_that_was_changed_since_is_not_undone(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:
-    events = await acp.say(f"write {harness.root / 'new.txt'} new", mode="edit")
-    (harness.root / "new.txt").write_text("newer")
+    file = harness.root / "new.txt"
+    events = await acp.say(f"edit {file} new", mode="edit")
+    assert file.read_text() == "new"
+    file.write_text("newer")
     (undone,) = await acp.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
     assert "changed since" in undone.left[0]
-    assert (harness.root / "new.txt").read_text() == "newer"
-
-
-@pytest.mark.proves("perm:agent-actions")
-async def test_an_approved_edit_and_its_write_are_one_card(
-    acp: AcpTalk, harness: ToolHarness
-) -> None:
-    events = await acp.approved(f"edit {harness.root / 'a.txt'} text", mode="ask")
-    assert (harness.root / "a.txt").read_text() == "text"
-    assert len(of_kind(events, "permission")) == 1
-    assert len({each["call"] for each in of_kind(events, "tool_call")}) == 1
-    assert len(of_kind(events, "tool_result")) == 1
-
-
-async def begun_edit(acp: AcpTalk, file: Path, text: str) -> tuple[StartedTurn, Event]:
-    """A turn that asks for an edit of a file, and its card."""
-    begun = await acp.send(f"edit {file} {text}", mode="ask")
-    return begun, await acp.until(begun, "permission")
-
-
-@pytest.mark.proves("perm:agent-actions")
-@pytest.mark.parametrize("before", [None, ""])
-async def test_an_approved_edit_is_asked_again_if_the_file_has_changed_meanwhile(
-    acp: AcpTalk, harness: ToolHarness, before: str | None
-) -> None:
-    file, policy = harness.root / "a.txt", acp.services.workspace.policy
-    if before is not None:
-        file.write_text(before)
-    begun, first = await begun_edit(acp, file, "text")
-    file.write_text("person")
-    policy.answer(USER, first.data["id"], "once")
-    async for event in begun.events:
-        if event.kind == "permission" and event.data["id"] != first.data["id"]:
-            assert "-person" in event.data["preview"]
-            policy.answer(USER, event.data["id"], "deny")
-    assert file.read_text() == "person"
-
-
-@pytest.mark.proves("perm:agent-actions")
-async def test_an_approval_of_what_was_not_shown_approves_no_write(
-    acp: AcpTalk, harness: ToolHarness
-) -> None:
-    # The agent shows a new file, and there is one.
-    file = harness.root / "a.txt"
-    file.write_text("person")
-    events = await acp.approved(f"edit {file} text", mode="ask")
-    assert ["-person" in each["preview"] for each in of_kind(events, "permission")] == [False, True]
-    assert file.read_text() == "text"
-
-
-@pytest.mark.proves("perm:agent-actions")
-@pytest.mark.parametrize(
-    ("shown", "texts", "count"),
-    [
-        ([], ["text"], 2),
-        (["text"], ["text"], 1),
-        (["text"], ["text", "text"], 2),
-        (["text"], ["other", "text"], 3),
-        (["text", "other"], ["other", "text"], 2),
-    ],
-)
-async def test_an_approval_is_good_for_one_write_of_what_it_showed(
-    asking: AcpTalk, harness: ToolHarness, shown: list[str], texts: list[str], count: int
-) -> None:
-    file = str(harness.root / "a.txt")
-    diffs = [{"type": "diff", "path": file, "newText": each} for each in shown]
-    edit = {"kind": "edit", "title": "Edit", "locations": [{"path": file}], "content": diffs}
-    writes = [{"path": file, "content": text} for text in texts]
-    _, cards = await asking.chosen([{"toolCall": edit, "writes": writes}], "ask", "once")
-    assert len(cards) == count
+    assert file.read_text() == "newer"
 
 
 @pytest.mark.proves("perm:agent-actions", "threat:path")
-@pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "link.txt", ".hidden"])
-@pytest.mark.parametrize("word", ["read", "write"])
-async def test_a_path_outside_or_hidden_is_refused(
-    acp: AcpTalk, harness: ToolHarness, word: str, path: str
+@pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "link.txt", ".hidden", "."])
+async def test_an_edit_outside_the_root_is_asked_about_like_a_command(
+    acp: AcpTalk, harness: ToolHarness, path: str
 ) -> None:
     outside = harness.root.parent / "outside.txt"
     outside.write_text("secret")
     (harness.root / "link.txt").symlink_to(outside)
-    said = await acp.text(f"{word} {harness.root / path} x", mode="auto")
-    assert "path_refused" in said or "file_not_found" in said
+    events = await acp.approved(f"edit {harness.root / path} x", "deny", mode="edit")
+    assert [each["effect"] for each in of_kind(events, "permission")] == ["EXECUTE"]
     assert outside.read_text() == "secret"
+
+
+@pytest.mark.proves("perm:agent-actions", "threat:path")
+@pytest.mark.parametrize(
+    ("call", "effect"),
+    [
+        ({"kind": "read", "locations": [{"path": "{root}/a.txt"}]}, None),
+        ({"kind": "read", "rawInput": {"path": "notes.txt"}}, None),
+        ({"kind": "search", "rawInput": {"pattern": "TODO", "path": "{root}"}}, None),
+        ({"kind": "search", "rawInput": {"pattern": "TODO"}}, None),
+        ({"kind": "read"}, "EXECUTE"),
+        ({"kind": "read", "rawInput": {"path": "~/.ssh/id"}}, "EXECUTE"),
+        ({"kind": "read", "rawInput": {"path": "/etc/passwd"}}, "EXECUTE"),
+        ({"kind": "search", "rawInput": {"path": "{root}", "glob": "/etc/*"}}, "EXECUTE"),
+        ({"kind": "search", "rawInput": {"path": "{root}", "glob": "{/etc,x}"}}, "EXECUTE"),
+        ({"kind": "read", "rawInput": {"path": "a", "more": {"x": ["../../b"]}}}, "EXECUTE"),
+        ({"kind": "edit", "rawInput": {"path": "{root}/a.txt", "new_text": "/etc"}}, "WRITE"),
+        ({"kind": "delete", "rawInput": {"path": "{root}/a", "other": "/etc/b"}}, "EXECUTE"),
+        ({"kind": "move", "rawInput": {"from": "{root}/a", "to": "{root}/b"}}, "EXECUTE"),
+        ({"kind": "fetch", "rawInput": {"url": "https://host.example"}}, "EXECUTE"),
+    ],
+)
+async def test_what_a_call_concerns_decides_how_it_is_asked_about(
+    asking: AcpTalk, harness: ToolHarness, call: dict[str, Any], effect: str | None
+) -> None:
+    text = json.dumps(call).replace("{root}", str(harness.root))
+    _, cards = await asking.chosen([{"toolCall": json.loads(text)}], "ask", "deny")
+    assert [each["effect"] for each in cards] == ([] if effect is None else [effect])
 
 
 @pytest.mark.proves("perm:agent-actions")
@@ -205,13 +159,8 @@ async def test_a_notebook_is_never_written_as_a_file(
 ) -> None:
     before = harness.write("a.ipynb", "a = 1").read_bytes()
     (harness.root / "link.txt").symlink_to("a.ipynb")
-    said = await acp.text(f"write {harness.root / path} {{}}", mode="auto")
-    assert "overwrite_cell" in said
+    assert await acp.text(f"edit {harness.root / path} {{}}", mode="auto") == NO
     assert (harness.root / "a.ipynb").read_bytes() == before
-    edited = await acp.text(f"edit {harness.root / 'a.ipynb'} {{}}", mode="auto")
-    assert edited == NO
-    for name in (path, f"{path}/", f"{path}//."):
-        assert "read_notebook" in await acp.text(f"read {harness.root}/{name}", mode="auto")
 
 
 @pytest.mark.proves("ext:any-agent")

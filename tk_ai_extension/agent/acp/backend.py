@@ -1,6 +1,6 @@
-"""An agent with the Agent Client Protocol as an `AgentBackend`: one process per chat.
+"""Agents with the Agent Client Protocol as `AgentBackend`: one process per chat.
 
-The process gets the variables that its agent needs and no others of the server's environment. It
+A process gets the variables that its agent needs and no others of the server's environment. It
 works in an empty folder: settings in a project's folder may name programs that it would start.
 """
 
@@ -9,26 +9,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent.acp.commands import AgentCommand, has_protocol
-from tk_ai_extension.agent.acp.errors import redacting
-from tk_ai_extension.agent.acp.opening import Opening
-from tk_ai_extension.agent.acp.paths import AgentFolder
+from tk_ai_extension.agent.acp.commands import AgentCommand, AgentCommands, has_protocol
+from tk_ai_extension.agent.acp.permissions import AgentFolder
 from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.session import AcpSession
+from tk_ai_extension.agent.acp.tool_socket import ToolSocket
 from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.environment import redacted, secrets_of
 from tk_ai_extension.agent.process import gc_paused, make_work_folder
 from tk_ai_extension.model.agent_errors import AgentUnavailable
-
-if TYPE_CHECKING:
-    from tk_ai_extension.agent.acp.tool_socket import ToolSocket
+from tk_ai_extension.model.errors import ToolError
 
 START = 60.0
 """Timeout for each request at the start, in seconds."""
@@ -90,16 +85,6 @@ class AcpBackend:
         if self._config.project is None:
             environment |= self._command.in_own_folder
         redact = partial(redacted, secrets=secrets_of(environment))
-
-        def unforeseen(why: str) -> AgentUnavailable:
-            return self._command.unavailable(f"{self.name} cannot be started: {why}.")
-
-        with redacting(redact, unforeseen):
-            return await self._opened(config, environment, redact)
-
-    async def _opened(
-        self, config: SessionConfig, environment: Mapping[str, str], redact: Callable[[str], str]
-    ) -> AcpSession:
         program, folder = await asyncio.to_thread(self._prepare)
         command = [program, *self._command.command[1:]]
         try:
@@ -108,21 +93,19 @@ class AcpBackend:
             raise self._command.unavailable(
                 f"{self.name} cannot be started: {error.strerror}."
             ) from error
-        async with AsyncExitStack() as started:
-            started.push_async_callback(process.close)
-            started.push_async_callback(process.end)
-            place = AgentFolder(folder, own=self._config.project is None)
-            session = _Session(process, config, self.name, redact, place, socket=self._socket)
-            started.push_async_callback(session.close)
-            opening = Opening(
-                session,
-                self._command,
-                config,
-                environment=environment,
-                timeout=self._config.start,
-            )
-            await opening.run(folder, self._prefix, self._socket)
-            started.pop_all()
+        place = AgentFolder(folder, own=self._config.project is None)
+        session = AcpSession(
+            process, self._command, config, place, redact, timeout=self._config.start
+        )
+        try:
+            await session.open(self._socket, folder, self._prefix, environment)
+        except BaseException as error:
+            await session.close()
+            if isinstance(error, ToolError) or not isinstance(error, Exception):
+                raise
+            # Not chained: an answer of another form than the protocol's may hold secrets.
+            what = type(error).__name__
+            raise self._command.unavailable(f"{self.name} cannot be started: {what}.") from None
         return session
 
     async def forget(self, session: str) -> None:
@@ -150,24 +133,38 @@ class AcpBackend:
         """Return the agent's program and its working directory, with the protocol imported."""
         program = self.check()
         with gc_paused():
-            import_module("acp.schema")
             import_module("acp.connection")
-        return program, self._folder()
-
-    def _folder(self) -> Path:
         folder = make_work_folder(self._config.folder, self._command.name)
-        return self._config.project or folder
+        return program, self._config.project or folder
 
 
-class _Session(AcpSession):
-    """A session that ends its access to the tools with it."""
+class AcpAgents:
+    """The agents of a server, by their names in the list of models.
 
-    def __init__(self, *args: Any, socket: ToolSocket) -> None:
-        super().__init__(*args)
-        self.socket = socket
+    A model of the list is an agent's name, or ``name:model`` with one of the agent's own models.
 
-    async def close(self) -> None:
-        """End the agent with all its processes."""
-        await super().close()
-        if self.access is not None:
-            await self.socket.close(self.access)
+    Args:
+        commands: The agents that may be offered.
+        config: Settings of the agents.
+    """
+
+    def __init__(self, commands: AgentCommands, config: AcpConfig) -> None:
+        self._commands = commands
+        self._config = config
+        self._socket = ToolSocket()
+        self._backends: dict[str, AcpBackend] = {}
+
+    def get(self, model: str) -> AcpBackend | None:
+        """Return the agent of a model."""
+        name = model.partition(":")[0]
+        command = self._commands.get(name)
+        if command is None:
+            return None
+        if name not in self._backends:
+            self._backends[name] = AcpBackend(command, self._config, self._socket)
+        return self._backends[name]
+
+    def owner(self, session: str) -> AcpBackend | None:
+        """Return the agent that a session belongs to."""
+        kind, _, rest = session.partition(":")
+        return self.get(rest) if kind == "acp" else None

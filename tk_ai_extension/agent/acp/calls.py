@@ -146,14 +146,6 @@ class CallBook:
         found.claimed = True
         return found.id
 
-    def writing(self, path: str) -> ReportedCall | None:
-        """Return the reported call that writes a file; None if there is none."""
-        for call in self._calls.values():
-            paths = [*(each[0] for each in call.diffs), *call.locations]
-            if path in paths and not call.ended and not call.claimed and call.tool is None:
-                return call
-        return None
-
     def claim_id(self, call_id: str, tool: str) -> None:
         """Record that the call of this id has arrived over MCP."""
         call = self._calls.setdefault(call_id, ReportedCall(call_id))

@@ -15,60 +15,38 @@ import psutil
 
 logger = logging.getLogger(__name__)
 
-MAX_LINE = 64 << 20
-"""Maximum length of a message, in bytes: images are large."""
+MAX_READ = 1 << 20
+"""Size of the buffer of its output, in bytes."""
 LAST_LINES = 8
 """Number of lines of stderr that are kept for an error message."""
 GRACE = 1.5
 """Grace period, in seconds, for the process to end by itself, and again after SIGTERM."""
-
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-"""The signal that a process cannot ignore."""
-
-
-class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
-    """The streams of a process. `asyncio.subprocess.Process.wait` would also wait for their end."""
-
-    def __init__(self) -> None:
-        super().__init__(limit=MAX_LINE, loop=asyncio.get_running_loop())
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        self.exited.set()
-        super().process_exited()
 
 
 class AgentProcess:
     """A running agent, in a process group of its own.
 
     Args:
-        transport: The process, with pipes.
-        protocol: Its streams.
+        process: The process, with pipes.
         redact: Removes secrets from what it writes.
     """
 
-    def __init__(
-        self,
-        transport: asyncio.SubprocessTransport,
-        protocol: _Protocol,
-        redact: Callable[[str], str],
-    ) -> None:
-        self._transport = transport
-        self._exited = protocol.exited
+    def __init__(self, process: asyncio.subprocess.Process, redact: Callable[[str], str]) -> None:
+        self._process = process
         self._redact = redact
         self._last: deque[str] = deque(maxlen=LAST_LINES)
-        stdin, stdout, stderr = protocol.stdin, protocol.stdout, protocol.stderr
-        assert stdin is not None
-        assert stdout is not None
-        assert stderr is not None
-        self.pid = transport.get_pid()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.pid = process.pid
         """The process id."""
-        self.reader = stdout
+        self.reader = process.stdout
         """Its standard output."""
-        self.writer = stdin
+        self.writer = process.stdin
         """Its standard input."""
-        self._listening = asyncio.create_task(self._listen(stderr), name="tk-ai stderr of an agent")
-        self._watching = asyncio.create_task(self._watch(), name="tk-ai end of an agent")
+        self._listening = asyncio.create_task(
+            self._listen(process.stderr), name="tk-ai stderr of an agent"
+        )
 
     @classmethod
     async def start(
@@ -89,72 +67,61 @@ class AgentProcess:
         Raises:
             OSError: The program cannot be started.
         """
-        transport, protocol = await asyncio.get_running_loop().subprocess_exec(
-            _Protocol,
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
             *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            limit=MAX_READ,
             env=dict(environment),
             cwd=folder,
             start_new_session=True,
         )
-        return cls(transport, protocol, redact)
+        return cls(process, redact)
 
     @property
     def running(self) -> bool:
         """Whether it has not ended, as far as is known."""
-        return not self._exited.is_set()
+        return self._process.returncode is None
 
     async def why_ended(self) -> str:
         """Return how the process ended and its last words on stderr, without secrets."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE):
-                await self._exited.wait()
-                await asyncio.wait((self._listening,))
-        status = self._transport.get_returncode()
+        await self._ends()
+        await asyncio.wait((self._listening,), timeout=0.2)
+        status = self._process.returncode
         parts = ["it closed its output" if status is None else f"it ended with status {status}"]
         if self._last:
             parts.append(" / ".join(self._last)[-500:])
         return ": ".join(parts)
 
     async def end(self) -> None:
-        """End the process and all its descendants: close its input, then SIGTERM, then SIGKILL.
-
-        Idempotent.
-        """
+        """End it and its descendants: close its input, then SIGTERM, then SIGKILL. Idempotent."""
         descendants = await asyncio.to_thread(_descendants, self.pid) if self.running else []
         self.writer.close()
         if not await self._ends():
             self._signal(signal.SIGTERM)
-            if not await self._ends():
-                self._signal(KILL)
-        await asyncio.wait((self._watching,))
+            await self._ends()
+        # Also what it has left behind.
+        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
         for each in descendants:
             with suppress(psutil.Error):
                 # It may have left the group.
                 each.kill()
-
-    async def close(self) -> None:
-        """Close its pipes, once it has ended."""
-        self._transport.close()
+        await self._ends()
         self._listening.cancel()
         await asyncio.wait((self._listening,))
 
-    async def _watch(self) -> None:
-        """Kill what is left of its group when it has ended: at once, while the id is still its own."""
-        await self._exited.wait()
-        self._signal(KILL)
-
     async def _ends(self) -> bool:
-        try:
-            async with asyncio.timeout(GRACE):
-                await self._exited.wait()
-        except TimeoutError:
-            return False
-        return True
+        # A child that it has left may keep its pipes open.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), GRACE)
+        return not self.running
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             if os.name == "nt":
-                self._transport.send_signal(number)
+                self._process.send_signal(number)
             else:
                 os.killpg(self.pid, number)
 

@@ -38,15 +38,13 @@ class ToolAccess:
         server: The MCP server of its session.
         path: Path of the socket.
         key: Secret that names the session.
-        pid: The agent's process; None before it has started.
-        connected: Set when the agent has connected.
+        pid: The agent's process.
     """
 
     server: Server[Any]
     path: Path
+    pid: int
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
-    pid: int | None = None
-    connected: asyncio.Event = field(default_factory=asyncio.Event)
 
     def as_mcp_server(self) -> dict[str, Any]:
         """Return the MCP server for the parameters of ``session/new``."""
@@ -66,8 +64,8 @@ class ToolSocket:
         self._sessions: dict[str, ToolAccess] = {}
         self._listener: SocketListener | None = None
 
-    async def open(self, server: Server[Any]) -> ToolAccess:
-        """Offer an MCP server to an agent.
+    async def open(self, server: Server[Any], pid: int) -> ToolAccess:
+        """Offer an MCP server to the agent of a process.
 
         Raises:
             AgentUnavailable: The system has no Unix sockets, or the socket cannot be created.
@@ -82,7 +80,7 @@ class ToolSocket:
                 hint="Agents other than Claude need a system with Unix sockets.",
             ) from error
         assert path is not None
-        access = ToolAccess(server, path)
+        access = ToolAccess(server, path, pid)
         self._sessions[access.key] = access
         return access
 
@@ -97,7 +95,6 @@ class ToolSocket:
         try:
             access = await self._admit(reader, writer)
             if access is not None:
-                access.connected.set()
                 await serve_server(access.server, _Lines(reader, writer))
         except ConnectionError:
             pass
@@ -116,7 +113,7 @@ class ToolSocket:
             (each for each in self._sessions.values() if _equal(each.key, shown)),
             None,
         )
-        if access is None or access.pid is None:
+        if access is None:
             logger.warning("A program without a valid key connected to the tools of an agent")
             return None
         peer = peer_of(writer.get_extra_info("socket"))
