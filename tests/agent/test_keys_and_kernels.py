@@ -10,7 +10,7 @@ from tests.documentation import written
 from tk_ai_extension.agent.acp.commands import KNOWN, PROVIDERS
 from tk_ai_extension.agent.claude.providers import CREDENTIALS, DIRECT
 from tk_ai_extension.agent.environment import inherited
-from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.model.agent_variables import FOR_CHATS
 
 NOTEBOOKS_OWN = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
@@ -24,7 +24,7 @@ def in_kernel(monkeypatch: pytest.MonkeyPatch, *names: str) -> set[str]:
     """Those of some variables of the server that a kernel has."""
     for name in names:
         monkeypatch.setenv(name, "canary")
-    return set(InheritedEnvironment().environment("python3", None)).intersection(names)
+    return set(inherited_environment()).intersection(names)
 
 
 @pytest.mark.proves("threat:secrets")

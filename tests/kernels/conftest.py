@@ -28,11 +28,11 @@ from tests.kernels.gateways import Gateway, running_gateway
 from tests.servers import start_server
 from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
-from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.executor import Timeouts
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.sandbox.programs import Sandbox, sandboxes
-from tk_ai_extension.kernels.service import READY_TIMEOUT, JupyterKernels
+from tk_ai_extension.kernels.service import READY_TIMEOUT, Kernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 
 __all__ = ["start_server"]
@@ -170,12 +170,12 @@ async def server(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kernels(server: Server) -> AsyncIterator[JupyterKernels]:
+async def kernels(server: Server) -> AsyncIterator[Kernels]:
     """The service over that server's kernels; `auto` takes the stack where there is one."""
     service = kernels_of(
         server.manager,
         server.app.kernel_spec_manager,
-        environment=InheritedEnvironment(),
+        environment=inherited_environment,
         ready_timeout=READY_TIMEOUT,
         stack=server.stack,
         timeouts=TIMEOUTS,
@@ -185,13 +185,13 @@ async def kernels(server: Server) -> AsyncIterator[JupyterKernels]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kernel_id(kernels: JupyterKernels) -> str:
+async def kernel_id(kernels: Kernels) -> str:
     """A Python kernel that is not to be harmed."""
     return await kernels.start("python3")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def harmed(kernels: JupyterKernels) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+async def harmed(kernels: Kernels) -> AsyncIterator[Callable[[], Awaitable[str]]]:
     """Starts Python kernels of the test's own."""
     started: list[str] = []
 
@@ -207,7 +207,7 @@ async def harmed(kernels: JupyterKernels) -> AsyncIterator[Callable[[], Awaitabl
 @pytest.fixture
 def bench(
     server: Server,
-    kernels: JupyterKernels,
+    kernels: Kernels,
     backend: str,
     kernel_id: str,
     harmed: Callable[[], Awaitable[str]],

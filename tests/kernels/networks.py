@@ -12,7 +12,7 @@ from tests.kernels.conftest import TIMEOUTS, Server, running_server
 from tests.kernels.gateways import Gateway, running_gateway
 from tests.support.executor_bench import ExecutorBench
 from tests.support.proxy import Proxy, proxy_to
-from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.gateway import GatewayKernels
 
 
@@ -60,7 +60,7 @@ async def service(server: Server) -> AsyncIterator[Callable[..., GatewayKernels]
     made: list[GatewayKernels] = []
 
     def make(**options: Any) -> GatewayKernels:
-        options = {"environment": InheritedEnvironment(), "ready_timeout": 30.0, **options}
+        options = {"environment": inherited_environment, "ready_timeout": 30.0, **options}
         specs = server.app.kernel_spec_manager
         made.append(GatewayKernels(server.manager, specs, timeouts=TIMEOUTS, **options))
         return made[-1]

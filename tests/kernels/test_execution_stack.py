@@ -21,7 +21,7 @@ from tests.support.executor_bench import (
     run,
     submit,
 )
-from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.service import Kernels
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,7 +52,7 @@ async def test_it_waits_for_what_jupyterlab_has_queued_on_the_server(
     bench: ExecutorBench, stack: Any, tmp_path: Path, then: str
 ) -> None:
     go = tmp_path / "go"
-    assert bench.kernels.executor(bench.kernel_id).name == "stack"
+    assert bench.kernels.backend == "stack"
     async with kernel_events(bench) as events:
         first = stack.put(bench.kernel_id, faults.run_until(go, then))
         await happens(events, "ran", ours=False)
@@ -104,7 +104,7 @@ async def test_without_the_stack_executions_go_direct(
     server: Server, kernel_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        kernels = JupyterKernels(server.manager, backend="stack")
-    assert kernels.executor(kernel_id).name == "direct"
+        kernels = Kernels(server.manager, backend="stack")
+    assert kernels.backend == "direct"
     assert "jupyter_server_nbmodel is not enabled" in caplog.text
     await kernels.close()

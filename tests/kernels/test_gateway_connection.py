@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,9 @@ from tests.support.executor_bench import (
     submit,
 )
 from tests.support.proxy import Proxy, Refusal
-from tk_ai_extension.kernels.environment import InheritedEnvironment
+from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.gateway import GatewayKernels
-from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.errors import GatewayUnavailable, InvalidArguments, KernelStartFailed
 
 __all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
@@ -220,7 +221,7 @@ async def test_the_gateway_gets_only_its_own_variables(
     for name in ("ANTHROPIC_API_KEY", "KERNEL_SECRET"):
         monkeypatch.setenv(name, "canary")
     monkeypatch.setenv("KERNEL_HARMLESS", "here")
-    kernels = service(environment=InheritedEnvironment(["KERNEL_SECRET"]))
+    kernels = service(environment=partial(inherited_environment, ["KERNEL_SECRET"]))
     kernel_id = await kernels.start("python3", path="notebook.ipynb")
     await kernels.shutdown(kernel_id)
     (asked,) = (each for each in proxy.requests if each.line.startswith("POST /api/kernels "))
@@ -239,9 +240,9 @@ async def test_a_person_in_jupyterlab_and_an_agent_are_in_one_kernel(
 ) -> None:
     body = {"path": "shared.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     await server.request("POST", "api/sessions", body)
-    kernel_id = await JupyterSessions(
-        server.app.session_manager, lambda _: asyncio.Lock()
-    ).kernel_of("shared.ipynb")
+    kernel_id = await Sessions(server.app.session_manager, lambda _: asyncio.Lock()).kernel_of(
+        "shared.ipynb"
+    )
     assert kernel_id is not None
     assert kernel_id in bench.kernels.ids()
     await bench.kernels.wait_ready(kernel_id)

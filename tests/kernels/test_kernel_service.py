@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from jupyter_client.multikernelmanager import AsyncMultiKernelManager
 
-from tests.kernels.conftest import TIMEOUTS, Server
+from tests.kernels.conftest import Server
 from tests.stopped_processes import stop_process
 from tests.support import faults
 from tests.support.executor_bench import (
@@ -24,15 +23,14 @@ from tests.support.executor_bench import (
     run,
     submit,
 )
-from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelBusy,
     KernelDied,
     KernelNotFound,
     KernelStartFailed,
-    KernelUnsupported,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,7 +53,7 @@ def specs(server: Server) -> Path:
 
 
 @pytest.mark.proves("kernel:tools")
-async def test_kernelspecs_are_listed_with_the_default_first(kernels: JupyterKernels) -> None:
+async def test_kernelspecs_are_listed_with_the_default_first(kernels: Kernels) -> None:
     first, *others = await kernels.kernelspecs()
     assert (first.name, first.language, first.default) == ("python3", "python", True)
     assert ("bash", "bash", False) in [(each.name, each.language, each.default) for each in others]
@@ -99,7 +97,7 @@ async def test_children_are_counted_in(bench: ExecutorBench, tmp_path: Path) -> 
 
 @pytest.mark.proves("kernel:monitor", "kernel:shared-live")
 async def test_a_kernel_that_a_person_started_is_known_and_used(
-    server: Server, kernels: JupyterKernels, bench: ExecutorBench
+    server: Server, kernels: Kernels, bench: ExecutorBench
 ) -> None:
     kernel_id = await server.manager.start_kernel(kernel_name="python3")
     assert kernel_id in kernels.ids()
@@ -118,7 +116,7 @@ async def test_a_kernel_that_runs_something_counts_as_ready(
     kernel_id = await harmed()
     running = submit(bench, faults.run_until(go), kernel_id)
     await running.printed()
-    another = JupyterKernels(server.manager, server.app.kernel_spec_manager)
+    another = Kernels(server.manager, server.app.kernel_spec_manager)
     assert await another.wait_ready(kernel_id) < 20
     await another.close()
     assert not running.task.done()
@@ -150,7 +148,7 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
     kernel_id = await harmed()
     pid = server.manager.get_kernel(kernel_id).provisioner.pid
     stop_process(pid)
-    kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
+    kernels = Kernels(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
     bench = ExecutorBench(kernels, server.manager, "direct", kernel_id, harmed, server.request)
     with pytest.raises(KernelBusy):
         await run(bench, "1")
@@ -167,7 +165,7 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
 
 @pytest.mark.proves("kernel:readiness")
 async def test_starting_waits_until_the_kernel_answers_and_logs_how_long_it_took(
-    kernels: JupyterKernels, caplog: pytest.LogCaptureFixture
+    kernels: Kernels, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "tk_ai_extension"):
         kernel_id = await kernels.start()
@@ -176,7 +174,7 @@ async def test_starting_waits_until_the_kernel_answers_and_logs_how_long_it_took
 
 
 async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
-    kernels: JupyterKernels,
+    kernels: Kernels,
 ) -> None:
     with pytest.raises(InvalidArguments, match=r"`nope`.*bash, python3|`nope`.*python3, bash"):
         await kernels.start("nope")
@@ -196,7 +194,7 @@ async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
     server: Server, specs: Path, name: str, code: str, message: str
 ) -> None:
     code += f"  # {specs}"  # other tests, at the same time, have such processes too
-    kernels = JupyterKernels(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
+    kernels = Kernels(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
     faults.write_broken_kernelspec(specs, name, code)
     before = kernels.ids()
     with pytest.raises(KernelStartFailed) as failure:
@@ -208,46 +206,21 @@ async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
 
 
 @pytest.mark.proves("fault:never-ready")
-async def test_a_kernelspec_whose_program_is_missing_says_so(
-    kernels: JupyterKernels, specs: Path
-) -> None:
+async def test_a_kernelspec_whose_program_is_missing_says_so(kernels: Kernels, specs: Path) -> None:
     faults.write_kernelspec(specs, "missing", ["/nowhere/kernel", "{connection_file}"])
     with pytest.raises(KernelStartFailed, match="/nowhere/kernel"):
         await kernels.start("missing")
 
 
-async def test_a_kernel_named_python_is_the_native_one(kernels: JupyterKernels) -> None:
+async def test_a_kernel_named_python_is_the_native_one(kernels: Kernels) -> None:
     kernel_id = await kernels.start("python")
     assert (await kernels.info(kernel_id)).name == "python3"
     await kernels.shutdown(kernel_id)
 
 
-async def test_a_kernel_whose_port_was_taken_is_started_once_more(
-    kernels: JupyterKernels, specs: Path, tmp_path: Path
-) -> None:
-    mark = tmp_path / "tried"
-    code = (
-        "import json, pathlib, runpy, sys, time\n"
-        f"mark = pathlib.Path({str(mark)!r})\n"
-        "if not mark.exists():\n"
-        "    mark.touch()\n"
-        "    port = json.loads(pathlib.Path(sys.argv[1]).read_text())['shell_port']\n"
-        "    taken = f\"Address already in use (addr='tcp://127.0.0.1:{port}')\"\n"
-        "    print(f'ZMQError: {taken}', file=sys.stderr, flush=True)\n"
-        "    sys.exit(1)\n"
-        "sys.argv[1:] = ['-f', sys.argv[1]]\n"
-        "runpy.run_module('ipykernel_launcher', run_name='__main__')"
-    )
-    faults.write_broken_kernelspec(specs, "unlucky", code)
-    kernel_id = await kernels.start("unlucky")
-    assert mark.exists()
-    assert len(faults.processes_with(str(mark))) == 1
-    await kernels.shutdown(kernel_id)
-
-
 @pytest.mark.proves("fault:never-ready")
 async def test_a_start_that_is_cancelled_leaves_nothing(
-    server: Server, kernels: JupyterKernels, specs: Path, tmp_path: Path
+    server: Server, kernels: Kernels, specs: Path, tmp_path: Path
 ) -> None:
     faults.write_broken_kernelspec(specs, "never", f"{faults.SLEEPS}  # {tmp_path}")
     before = kernels.ids()
@@ -265,10 +238,10 @@ async def test_a_kernel_gets_the_environment_without_the_agents_secrets(
     for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_TOKEN", "MY_SECRET"):
         monkeypatch.setenv(name, "canary")
     monkeypatch.setenv("HARMLESS", "here")
-    kernels = JupyterKernels(
+    kernels = Kernels(
         server.manager,
         server.app.kernel_spec_manager,
-        environment=InheritedEnvironment(["MY_SECRET"]),
+        environment=partial(inherited_environment, ["MY_SECRET"]),
     )
     kernel_id = await kernels.start("python3", path="notebook.ipynb")
     code = "import os\nprint(os.getcwd(), os.environ['HARMLESS'], os.environ['JPY_SESSION_NAME'])\n"
@@ -283,7 +256,7 @@ async def test_a_kernel_gets_the_environment_without_the_agents_secrets(
 
 
 async def test_the_stderr_of_a_kernel_is_passed_on(
-    kernels: JupyterKernels, bench: ExecutorBench, harmed: Start, capfd: pytest.CaptureFixture[str]
+    kernels: Kernels, bench: ExecutorBench, harmed: Start, capfd: pytest.CaptureFixture[str]
 ) -> None:
     kernel_id = await harmed()
     line = "to the server's log"
@@ -342,7 +315,7 @@ async def test_a_dead_kernel_can_be_shut_down(bench: ExecutorBench, harmed: Star
 
 async def test_closing_leaves_the_kernels_running(server: Server, kernel_id: str) -> None:
     before = server.manager.get_kernel(kernel_id).provisioner.pid
-    another = JupyterKernels(server.manager, server.app.kernel_spec_manager)
+    another = Kernels(server.manager, server.app.kernel_spec_manager)
     await another.wait_ready(kernel_id)
     await another.close()
     assert server.manager.get_kernel(kernel_id).provisioner.pid == before
@@ -351,75 +324,14 @@ async def test_closing_leaves_the_kernels_running(server: Server, kernel_id: str
 
 @pytest.mark.proves("kernel:tools")
 @pytest.mark.parametrize("call", ["info", "interrupt", "restart", "shutdown", "wait_ready"])
-async def test_an_unknown_kernel_is_named(kernels: JupyterKernels, call: str) -> None:
+async def test_an_unknown_kernel_is_named(kernels: Kernels, call: str) -> None:
     with pytest.raises(KernelNotFound, match="12345678"):
         await getattr(kernels, call)("12345678-0000-0000-0000-000000000000")
 
 
 @pytest.mark.proves("exec:statuses")
-async def test_a_kernel_that_another_process_owns_is_run_and_its_loss_is_reported(
-    server: Server, tmp_path: Path, harmed: Start
-) -> None:
-    kernel_id = await harmed()
-    owner = server.manager.get_kernel(kernel_id)
-    info = owner.get_connection_info() | {
-        "kernel_name": "python3",
-        "key": owner.session.key.decode(),
-    }
-    (tmp_path / "kernel.json").write_text(json.dumps(info), encoding="utf-8")
-    manager = AsyncMultiKernelManager(external_connection_dir=str(tmp_path))
-    kernels = JupyterKernels(manager, server.app.kernel_spec_manager, timeouts=TIMEOUTS)
-    (found,) = kernels.ids()
-    bench = ExecutorBench(kernels, manager, "direct", found, harmed, server.request)
-    assert (await run(bench, "1 + 1")).status == "ok"
-    running = submit(bench, faults.RUN_FOREVER)
-    await running.printed()
-    await kernels.interrupt(found)
-    assert (await running.outcome()).status == "interrupted"
-    for stop in (kernels.restart, kernels.shutdown):
-        with pytest.raises(KernelUnsupported, match="Another process"):
-            await stop(found)
-    running = submit(bench, faults.RUN_FOREVER)
-    await running.printed()
-    async with kernel_events(bench) as events:
-        await server.request("DELETE", f"api/kernels/{kernel_id}")
-        await happens(events, "died", kernel_id=found)
-    outcome = await running.outcome()
-    assert outcome.status in {"connection_lost", "interrupted"}
-    assert outcome.text() == "running\n"
-    await kernels.close()
-
-
-# -- without a Jupyter Server, and in other languages
-
-
-async def test_a_bare_kernel_manager_will_do(server: Server, tmp_path: Path) -> None:
-    manager = AsyncMultiKernelManager(connection_dir=str(tmp_path))
-    kernels = JupyterKernels(
-        manager, server.app.kernel_spec_manager, root=tmp_path, timeouts=TIMEOUTS
-    )
-    (tmp_path / "folder").mkdir()
-    kernel_id = await kernels.start("python3", path="folder/notebook.ipynb")
-
-    async def request(method: str, path: str) -> None:
-        raise AssertionError("there is no server")
-
-    bench = ExecutorBench(kernels, manager, "direct", kernel_id, kernels.start, request)
-    outcome = await run(bench, "import os\nprint(os.getcwd())")
-    assert outcome.text() == f"{(tmp_path / 'folder').resolve()}\n"
-    await kernels.restart(kernel_id)
-    assert (await run(bench, "1")).execution.execution_count == 1
-    outcome = await run(bench, faults.KILL_ITSELF)
-    assert outcome.status == "kernel_died"
-    assert (await run(bench, "1")).status == "ok"
-    await kernels.shutdown(kernel_id)
-    assert kernels.ids() == []
-    await kernels.close()
-
-
-@pytest.mark.proves("exec:statuses")
 async def test_a_kernel_of_another_language_is_run_and_interrupted_alike(
-    kernels: JupyterKernels, bench: ExecutorBench
+    kernels: Kernels, bench: ExecutorBench
 ) -> None:
     kernel_id = await kernels.start("bash")
     assert (await kernels.info(kernel_id)).language == "bash"

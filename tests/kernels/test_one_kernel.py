@@ -13,7 +13,7 @@ from jupyter_server.services.contents.filemanager import AsyncFileContentsManage
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 
-from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.notebooks.notebook import Notebooks
 
 PATHS = ("a.ipynb", "folder/b.ipynb")
@@ -75,9 +75,7 @@ class Server:
             contents_manager=AsyncFileContentsManager(root_dir=str(folder)),
         )
         self.notebooks = Notebooks()
-        self.sessions = JupyterSessions(
-            self.database, lambda path: self.notebooks.at(path).starting
-        )
+        self.sessions = Sessions(self.database, lambda path: self.notebooks.at(path).starting)
 
     async def run(self, path: str) -> str:
         """An agent runs a cell; return the kernel (`Workspace.kernel_for`)."""

@@ -22,7 +22,7 @@ from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.support.faults import RUN_FOREVER
-from tk_ai_extension.kernels.environment import AllowedEnvironment
+from tk_ai_extension.kernels.environment import allowed_environment
 from tk_ai_extension.kernels.sandbox.programs import (
     Bubblewrap,
     Sandbox,
@@ -36,7 +36,7 @@ from tk_ai_extension.kernels.sandbox.provisioner import (
     ConfiningKernelManager,
     SandboxedProvisioner,
 )
-from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.kernels.sharing.share import Share, install_shared_kernelspec
 from tk_ai_extension.model.errors import KernelUnsupported
 
@@ -419,29 +419,6 @@ class TestKernelsOfAServer:
     def confinement(self, sandbox: Sandbox, tmp_path: Path) -> Confinement:
         return replace(Confinement.of(tmp_path, hidden=[tmp_path / ".nb"]), sandbox=sandbox)
 
-    async def test_one_that_was_being_started_when_a_sandbox_was_decided_on_is_inside(
-        self, confinement: Confinement, tmp_path: Path, outside: Path
-    ) -> None:
-        asked: list[list[str]] = []
-
-        async def confine(path: str | None) -> Confinement | None:
-            asked.append(kernels.ids())
-            if len(asked) == 1:
-                return None
-            return confinement
-
-        folder = tmp_path / ".nb"
-        folder.mkdir()
-        manager, kernels = _host(folder, tmp_path, confine)
-        kernel_id = await kernels.start("python3", path="a.ipynb")
-        assert list(map(len, asked)) == [0, 1, 0], "checked again when it ran, and restarted"
-        assert kernels.ids() == [kernel_id] != asked[1]
-        client = await connect(manager.get_kernel(kernel_id).get_connection_info())
-        assert await run(client, f"open({str(outside)!r})") == "FileNotFoundError"
-        client.stop_channels()
-        await kernels.shutdown(kernel_id)
-        await kernels.close()
-
     async def test_a_kernel_is_not_started_outside_where_there_is_no_sandbox(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -458,11 +435,10 @@ class TestKernelsOfAServer:
 
 def _host(folder: Path, root: Path, confine: Any) -> tuple[ConfiningKernelManager, Any]:
     """What a host has of kernels."""
-    manager = ConfiningKernelManager(connection_dir=str(folder))
-    kernels = JupyterKernels(
+    manager = ConfiningKernelManager(connection_dir=str(folder), root_dir=str(root))
+    kernels = Kernels(
         manager,
-        environment=AllowedEnvironment(),
-        root=root,
+        environment=allowed_environment,
         confine=confine,
     )
     return manager, kernels

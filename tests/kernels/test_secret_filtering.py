@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from tests.kernels.conftest import Server
 from tests.support.executor_bench import ExecutorBench, run
-from tk_ai_extension.kernels.environment import InheritedEnvironment, keep_secrets_from_kernels
-from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.environment import inherited_environment, keep_secrets_from_kernels
+from tk_ai_extension.kernels.service import Kernels
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -39,7 +40,7 @@ async def filtered(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 async def test_a_persons_kernel_has_none_also_after_a_rename_and_a_restart(
-    server: Server, kernels: JupyterKernels, bench: ExecutorBench, filtered: None
+    server: Server, kernels: Kernels, bench: ExecutorBench, filtered: None
 ) -> None:
     body = {"path": "a.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     await server.request("POST", "api/sessions", body)
@@ -57,7 +58,7 @@ async def test_a_persons_kernel_has_none_also_after_a_rename_and_a_restart(
 
 
 async def test_a_kernel_without_a_session_has_none(
-    server: Server, kernels: JupyterKernels, bench: ExecutorBench, filtered: None
+    server: Server, kernels: Kernels, bench: ExecutorBench, filtered: None
 ) -> None:
     before = set(kernels.ids())
     await server.request("POST", "api/kernels", {"name": "python3"})
@@ -69,10 +70,10 @@ async def test_a_kernel_without_a_session_has_none(
 async def test_a_kernel_of_ours_has_none_also_after_a_rename_and_a_restart(
     server: Server, bench: ExecutorBench, filtered: None
 ) -> None:
-    kernels = JupyterKernels(
+    kernels = Kernels(
         server.manager,
         server.app.kernel_spec_manager,
-        environment=InheritedEnvironment(["CORP_*"]),
+        environment=partial(inherited_environment, ["CORP_*"]),
     )
     kernel_id = await kernels.start("python3", path="a.ipynb")
     sessions = server.app.session_manager

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.notebooks.notebook import Notebooks
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,15 +35,15 @@ def notebooks() -> Notebooks:
 
 
 @pytest.fixture
-def sessions(manager: Any, notebooks: Notebooks) -> Iterator[JupyterSessions]:
+def sessions(manager: Any, notebooks: Notebooks) -> Iterator[Sessions]:
     replaced = manager.create_session, manager.update_session
-    yield JupyterSessions(manager, lambda path: notebooks.at(path).starting)
+    yield Sessions(manager, lambda path: notebooks.at(path).starting)
     manager.create_session, manager.update_session = replaced
 
 
 @pytest.mark.proves("kernel:session", "ext:session-visible")
 async def test_a_bound_notebook_is_shown_connected(
-    sessions: JupyterSessions, manager: Any, kernel_id: str
+    sessions: Sessions, manager: Any, kernel_id: str
 ) -> None:
     assert await sessions.kernel_of("folder/new.ipynb") is None
     await sessions.bind("folder/new.ipynb", kernel_id)
@@ -56,7 +56,7 @@ async def test_a_bound_notebook_is_shown_connected(
 
 @pytest.mark.proves("kernel:session")
 async def test_a_persons_session_is_found_and_kept(
-    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str
+    sessions: Sessions, server: Server, manager: Any, kernel_id: str
 ) -> None:
     body = {"path": "theirs.ipynb", "name": "", "type": "notebook", "kernel": {"id": kernel_id}}
     await server.request("POST", "api/sessions", body)
@@ -66,7 +66,7 @@ async def test_a_persons_session_is_found_and_kept(
 
 
 async def test_a_session_of_a_live_document_is_its_notebooks(
-    sessions: JupyterSessions, manager: Any, kernel_id: str
+    sessions: Sessions, manager: Any, kernel_id: str
 ) -> None:
     await manager.create_session(
         path="RTC:live.ipynb", name="live.ipynb", type="notebook", kernel_id=kernel_id
@@ -76,7 +76,7 @@ async def test_a_session_of_a_live_document_is_its_notebooks(
 
 
 async def test_a_console_beside_the_notebook_is_another_thing(
-    sessions: JupyterSessions, manager: Any, kernel_id: str
+    sessions: Sessions, manager: Any, kernel_id: str
 ) -> None:
     await manager.create_session(
         path="n.ipynb", name="n.ipynb", type="console", kernel_id=kernel_id
@@ -86,7 +86,7 @@ async def test_a_console_beside_the_notebook_is_another_thing(
 
 @pytest.mark.proves("kernel:session")
 async def test_a_notebook_changes_its_kernel(
-    sessions: JupyterSessions, server: Server, kernel_id: str, harmed: Start
+    sessions: Sessions, server: Server, kernel_id: str, harmed: Start
 ) -> None:
     other = await harmed()
     await sessions.bind("n.ipynb", kernel_id)
@@ -97,7 +97,7 @@ async def test_a_notebook_changes_its_kernel(
 
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
 async def test_a_kernel_that_somebody_bound_is_kept_and_returned(
-    sessions: JupyterSessions, manager: Any, kernel_id: str, harmed: Start
+    sessions: Sessions, manager: Any, kernel_id: str, harmed: Start
 ) -> None:
     other = await harmed()
     await sessions.bind("n.ipynb", kernel_id)
@@ -117,7 +117,7 @@ async def open_in_lab(
 
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
 async def test_a_page_joins_the_kernel_that_an_agent_has_or_starts(
-    sessions: JupyterSessions, notebooks: Notebooks, server: Server, manager: Any, kernel_id: str
+    sessions: Sessions, notebooks: Notebooks, server: Server, manager: Any, kernel_id: str
 ) -> None:
     async with notebooks.at("x/n.ipynb").starting:
         opening = asyncio.create_task(open_in_lab(server, "x/", "n.ipynb", {"name": "none such"}))
@@ -136,7 +136,7 @@ async def test_a_page_joins_the_kernel_that_an_agent_has_or_starts(
 
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
 async def test_a_session_that_gets_the_path_of_another_replaces_it(
-    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str, harmed: Start
+    sessions: Sessions, server: Server, manager: Any, kernel_id: str, harmed: Start
 ) -> None:
     former = await harmed()
     await sessions.bind("target.ipynb", former)
@@ -150,7 +150,7 @@ async def test_a_session_that_gets_the_path_of_another_replaces_it(
 
 @pytest.mark.proves("kernel:shared-live")
 async def test_a_session_follows_its_notebook_and_leaves_the_path_of_a_deleted_one(
-    sessions: JupyterSessions, manager: Any, kernel_id: str
+    sessions: Sessions, manager: Any, kernel_id: str
 ) -> None:
     await manager.create_session(
         path="RTC:old.ipynb", name="old.ipynb", type="notebook", kernel_id=kernel_id
@@ -164,7 +164,7 @@ async def test_a_session_follows_its_notebook_and_leaves_the_path_of_a_deleted_o
 
 
 async def test_a_session_whose_kernel_is_gone_is_none(
-    sessions: JupyterSessions, server: Server, harmed: Start
+    sessions: Sessions, server: Server, harmed: Start
 ) -> None:
     kernel_id = await harmed()
     await sessions.bind("gone.ipynb", kernel_id)
@@ -174,7 +174,7 @@ async def test_a_session_whose_kernel_is_gone_is_none(
 
 @pytest.mark.proves("kernel:shared-live")
 async def test_a_rename_is_followed(
-    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str
+    sessions: Sessions, server: Server, manager: Any, kernel_id: str
 ) -> None:
     await sessions.bind("old.ipynb", kernel_id)
     (session,) = await manager.list_sessions()

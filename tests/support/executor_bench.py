@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support import faults
-from tk_ai_extension.kernels.base import KernelEvent, Kernels
+from tk_ai_extension.kernels.base import KernelEvent
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
@@ -80,8 +81,7 @@ class Submitted:
     def __init__(self, bench: ExecutorBench, kernel_id: str, request: ExecutionRequest) -> None:
         self.events: list[ExecutionEvent] = []
         self._received = asyncio.Event()
-        executor = bench.kernels.executor(kernel_id)
-        self.task = asyncio.create_task(self._follow(executor.execute(kernel_id, request)))
+        self.task = asyncio.create_task(self._follow(bench.kernels.execute(kernel_id, request)))
 
     async def _follow(self, events: AsyncGenerator[ExecutionEvent]) -> Outcome:
         async with aclosing(events) as stream:

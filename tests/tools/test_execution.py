@@ -1,17 +1,13 @@
 """Running cells and code."""
 
 import asyncio
-import os
 import re
-import signal
 
 import pytest
 
 from tests.harness import ALICE, BOB
-from tests.stopped_processes import stop_process
 from tk_ai_extension.model.errors import (
     InvalidArguments,
-    KernelBusy,
     NotFound,
 )
 from tk_ai_extension.tools.context import ToolContext
@@ -171,23 +167,6 @@ async def test_a_cancelled_call_interrupts_its_cell(harness, notebook):
         await call
     assert runs[0].status == "interrupted"
     assert (await harness.call("execute_ipython", code="'on'")).status == "ok"
-
-
-async def test_a_kernel_whose_process_is_stopped_is_not_called_interrupted(harness, notebook):
-    await harness.call("use_notebook", notebook=notebook)
-    assert (await harness.call("execute_ipython", code="1")).status == "ok"
-    (kernel_id,) = harness.workspace.kernels.ids()
-    pid = (await harness.workspace.kernels.info(kernel_id)).pid
-    stop_process(pid)
-    try:
-        with pytest.raises(KernelBusy, match="SIGSTOP"):
-            await harness.call("interrupt_kernel")
-        assert (await harness.call("get_kernel_status")).kernel.state == "stopped"
-        with pytest.raises(KernelBusy):
-            await harness.call("list_variables")
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    assert (await harness.call("execute_ipython", code="2")).runs[0].output == "2"
 
 
 async def test_an_execution_is_interrupted_by_its_id_while_it_runs_and_while_it_waits(

@@ -123,9 +123,6 @@ class ScriptedKernels:
         self._check(kernel_id)
         return KernelInfo(kernel_id, "python3", "python", "idle", sandboxed=True)
 
-    def executor(self, kernel_id: str) -> ScriptedKernels:
-        return self
-
     async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:
         await self.pause()
 
@@ -163,8 +160,6 @@ class ScriptedKernels:
     async def paths_of(self, kernel_id: str) -> list[str]:
         await self.pause()
         return [path for path, bound in self.bound.items() if bound == kernel_id]
-
-    # -- `Executor`
 
     async def execute(
         self, kernel_id: str, request: ExecutionRequest

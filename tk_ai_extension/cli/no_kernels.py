@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from tk_ai_extension.kernels.base import Executor, KernelEvent, KernelInfo, Kernelspec
+from tk_ai_extension.kernels.base import KernelEvent, KernelInfo, Kernelspec
 from tk_ai_extension.model.errors import KernelNotFound
 from tk_ai_extension.model.executions import ExecutionRequest
 
@@ -49,10 +49,6 @@ class NoKernels:
         _refuse()
 
     async def info(self, kernel_id: str) -> KernelInfo:  # noqa: ARG002
-        """Refuse, as `start` does."""
-        _refuse()
-
-    def executor(self, kernel_id: str) -> Executor:  # noqa: ARG002
         """Refuse, as `start` does."""
         _refuse()
 

@@ -16,9 +16,9 @@ from tk_ai_extension.cli.project import KERNELS, Project, Refused
 from tk_ai_extension.cli.servers import Servers, ServerUnreachable
 from tk_ai_extension.cli.settings import SettingsFile
 from tk_ai_extension.cli.write_errors import translate_write_errors
-from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.sandbox.programs import find_sandbox
 from tk_ai_extension.kernels.sandbox.provisioner import Confinement
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelNotFound,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 from tk_ai_extension.cli import wire
 from tk_ai_extension.cli.client import Console, Redirect
@@ -73,8 +74,8 @@ def local_context(project: Project) -> CommandContext:
     workspace = Workspace(
         store=NotebookRouter(root, contain, warn=notices.add_for_anybody),
         notices=notices,
-        kernels=NoKernels(),
-        sessions=NoSessions(),
+        kernels=cast("Any", NoKernels()),
+        sessions=cast("Any", NoSessions()),
         files=FolderFiles(root),
         journal=Journal(state / "journal.sqlite"),
         artifacts=Artifacts(state / "artifacts"),

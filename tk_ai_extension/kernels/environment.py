@@ -28,19 +28,13 @@ def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -
     return {name: value for name, value in environment.items() if not _matches(name, left_out)}
 
 
-class InheritedEnvironment:
-    """This process's environment without the agent's secrets.
+def inherited_environment(secrets: Iterable[str] = ()) -> dict[str, str]:
+    """Return this process's environment without the agent's secrets.
 
     Args:
         secrets: Further names or patterns (`fnmatch`) to remove: those of ``.secrets.env``.
     """
-
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._left_out = (*SECRETS, *secrets)
-
-    def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
-        """Return all variables of a new kernel's process."""
-        return exclude_variables(os.environ, self._left_out)
+    return exclude_variables(os.environ, (*SECRETS, *secrets))
 
 
 ALLOWED = (
@@ -74,19 +68,9 @@ def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[st
     }
 
 
-class AllowedEnvironment:
-    """The `ALLOWED` variables of this process's environment; a `KernelEnvironment`.
-
-    Args:
-        more: Further names or patterns to allow.
-    """
-
-    def __init__(self, more: Iterable[str] = ()) -> None:
-        self._more = tuple(more)
-
-    def environment(self, kernel_name: str, path: str | None) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
-        """Return all variables of a new kernel's process."""
-        return allowed(os.environ, self._more)
+def allowed_environment() -> dict[str, str]:
+    """Return the `ALLOWED` variables of this process's environment."""
+    return allowed(os.environ)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -6,23 +6,21 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import zmq
 from jupyter_client.channels import AsyncZMQSocketChannel
 
 from tk_ai_extension.kernels.base import Message
 from tk_ai_extension.kernels.collector import (
-    MAX_OUTPUT_BYTES,
     OUTPUT_MESSAGES,
     OutputCollector,
     integer,
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.encoding import MALFORMED, encodable
-from tk_ai_extension.model.errors import KernelBusy
 from tk_ai_extension.model.executions import (
     INTERRUPT_IGNORED,
     EndStatus,
@@ -54,9 +52,6 @@ MAX_SUBMISSIONS = 50
 
 MAX_QUESTIONS = 10
 """How often one execution may request input before it is interrupted."""
-
-MAX_PROMPT = 1_000
-"""Characters of a prompt that the outputs quote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +91,6 @@ class ConnectionClosed(Exception):
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.message)
         self.ending = ending
-
-
-class Channel(Protocol):
-    """The part of jupyter_client's asynchronous channels that is used."""
-
-    def send(self, msg: Message) -> None:
-        """Send a message."""
-        ...
-
-    async def get_msg(self) -> Message:
-        """Return the next message. Raises ConnectionError once the connection is lost."""
-        ...
 
 
 class SocketChannel(AsyncZMQSocketChannel):
@@ -204,10 +187,6 @@ class Connection:
         self._runs[msg_id] = run
         run.on_done = lambda: self._runs.pop(msg_id, None)
 
-    def request_interrupt(self) -> None:
-        """Send an interrupt_request on the control channel."""
-        self._send(self._client.control_channel, self._client.session.msg("interrupt_request", {}))
-
     def interrupting(self, only: ExecutionRequest | None = None) -> bool:
         """Tell the running run that it is interrupted; return False if ``only`` does not run now."""
         running = [run for run in self._runs.values() if run.is_running]
@@ -217,10 +196,10 @@ class Connection:
             run.interrupted = True
         return True
 
-    @property
-    def receives(self) -> bool:
-        """Whether anything was received on iopub."""
-        return self._receives.is_set()
+    async def drain(self, gap: int) -> None:
+        """Wait until the last message of a kernel that has ended is read: none comes for ``gap`` ms."""
+        while await self._client.iopub_channel.socket.poll(gap):  # noqa: ASYNC110 - read in turns
+            await asyncio.sleep(0)
 
     @property
     def has_runs(self) -> bool:
@@ -239,18 +218,18 @@ class Connection:
             reader.cancel()
         self._client.stop_channels()
 
-    def _send(self, channel: Channel, message: Message) -> None:
+    def _send(self, channel: Any, message: Message) -> None:
         try:
             channel.send(message)
         except ConnectionError as error:
             self.lost.set()
             raise ConnectionClosed(Ending("lost", str(error))) from error
 
-    async def _read(self, channel: Channel, handle: Callable[[Message], None]) -> None:
+    async def _read(self, channel: Any, handle: Callable[[Message], None]) -> None:
         turn = time.monotonic() + READ_TIME
         while True:
             try:
-                message = _checked(await channel.get_msg())
+                message = await channel.get_msg()
             except (ConnectionError, zmq.ZMQError):
                 self.lost.set()
                 return
@@ -260,7 +239,7 @@ class Connection:
             try:
                 handle(message)
             except Exception:
-                log.exception("Internal error while handling a message from a kernel")
+                log.exception("A message from a kernel could not be handled")
             if time.monotonic() > turn:
                 await asyncio.sleep(0)  # awaiting a message that is there does not yield
                 turn = time.monotonic() + READ_TIME
@@ -291,19 +270,6 @@ class Connection:
         if answer is not None:
             reply = self._client.session.msg("input_reply", {"value": answer})
             self._send(self._client.stdin_channel, reply)
-
-
-def _checked(message: Message) -> Message:
-    """Return a message whose fields by which it is dispatched have the protocol's types.
-
-    Raises:
-        MALFORMED.
-    """
-    parent, content = message["parent_header"], message["content"]
-    texts = (message["msg_type"], content.get("execution_state", ""), parent.get("msg_id") or "")
-    if not all(isinstance(each, str) for each in texts):
-        raise TypeError(f"{texts} are not all strings")
-    return message
 
 
 class Run:
@@ -431,17 +397,13 @@ class Run:
     def on_input(self, content: Mapping[str, Any]) -> str | None:
         """Return the answer to an input request: end of file, or an empty line if input is allowed."""
         self._questions += 1
-        if self._questions > MAX_QUESTIONS + 1:
-            self._interrupt_soon()  # the code has caught the interrupt, or asks without waiting
+        if self._questions > MAX_QUESTIONS:
+            self._interrupt_soon()
             return None
         prompt = self._prompt = str(content.get("prompt", ""))
         self._publish(InputRequested(prompt))
         what = "answered with an empty line" if self.request.allow_stdin else "refused"
-        shown = prompt if len(prompt) <= MAX_PROMPT else f"{prompt[:MAX_PROMPT]}…"
-        self._collector.warn(f"[input({shown!r}) was {what}: no person can answer here.]")
-        if self._questions > MAX_QUESTIONS:
-            self._interrupt_soon()
-            return None
+        self._collector.warn(f"[input({prompt[:1000]!r}) was {what}: no person can answer here.]")
         return "" if self.request.allow_stdin else END_OF_FILE
 
     def on_end(self, ending: Ending) -> None:
@@ -605,93 +567,3 @@ def _pages(reply: Mapping[str, Any]) -> list[Json]:
     parts = cast("list[Any]", payload) if isinstance(payload, list) else []
     pages = [cast("Json", part) for part in parts if isinstance(part, dict)]
     return [page for page in pages if page.get("source") == "page"]
-
-
-class ExecutorKernels(Protocol):
-    """What an executor needs from the service that owns the kernels."""
-
-    async def connection(self, kernel_id: str) -> Connection:
-        """Return an open connection to the kernel.
-
-        Raises:
-            KernelNotFound, KernelDied, KernelBusy, GatewayUnavailable.
-        """
-        ...
-
-    def is_stopping(self, kernel_id: str) -> bool:
-        """Return whether the kernel is being shut down or restarted."""
-        ...
-
-    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest) -> None:
-        """Interrupt the kernel if it runs this request."""
-        ...
-
-
-class KernelExecutor:
-    """Executes code over the one client that this server keeps for each kernel.
-
-    Args:
-        kernels: The service that owns the kernels.
-        name: ``direct``, ``stack`` or ``gateway``.
-        turn: Awaited before each submission; None to submit at once.
-        timeouts: How long to wait for messages that do not arrive.
-        max_output_bytes: Limit of the outputs that are kept for one execution.
-    """
-
-    def __init__(
-        self,
-        kernels: ExecutorKernels,
-        name: str,
-        *,
-        turn: Callable[[str], Awaitable[None]] | None = None,
-        timeouts: Timeouts | None = None,
-        max_output_bytes: int = MAX_OUTPUT_BYTES,
-    ) -> None:
-        self.name = name
-        self._kernels = kernels
-        self._turn = turn
-        self._timeouts = timeouts or Timeouts()
-        self._max_output_bytes = max_output_bytes
-
-    async def execute(
-        self, kernel_id: str, request: ExecutionRequest
-    ) -> AsyncGenerator[ExecutionEvent]:
-        """Run one request; see `kernels.base.Executor`."""
-        for _ in range(MAX_SUBMISSIONS):
-            connection = await self._kernels.connection(kernel_id)
-            if self._turn is not None:
-                await self._turn(kernel_id)
-                connection = await self._kernels.connection(kernel_id)
-            run = Run(
-                request,
-                backend=self.name,
-                interrupt=lambda: self._kernels.interrupt(kernel_id, only=request),
-                stopping=lambda: self._kernels.is_stopping(kernel_id),
-                timeouts=self._timeouts,
-                max_output_bytes=self._max_output_bytes,
-            )
-            try:
-                connection.submit(run)
-            except ConnectionClosed:
-                continue  # it closed just now, so the kernel received nothing
-            log.info("Submitting execution request to kernel %s (backend %s)", kernel_id, self.name)
-            async with aclosing(run.events()) as events:
-                async for event in events:
-                    if isinstance(event, Execution):
-                        if run.aborted:
-                            continue
-                        log.info(
-                            "Execution in kernel %s (backend %s) ended: %s after %.3f s",
-                            kernel_id,
-                            self.name,
-                            event.status,
-                            event.duration,
-                        )
-                    yield event
-            if not run.aborted:
-                return
-        raise KernelBusy(
-            f"The kernel dropped the request {MAX_SUBMISSIONS} times because other clients' code "
-            "failed. It did not run.",
-            hint="Call again.",
-        )

@@ -12,7 +12,7 @@ import logging
 import os
 import socket as sockets
 import struct
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -35,31 +35,12 @@ from tornado.websocket import (
     websocket_connect,
 )
 
-from tk_ai_extension.kernels.base import (
-    KernelInfo,
-    Kernelspec,
-    KernelState,
-    Message,
-)
-from tk_ai_extension.kernels.executor import (
-    Connection,
-    ConnectionClosed,
-    Ending,
-    Timeouts,
-)
-from tk_ai_extension.kernels.kernel import (
-    LOST,
-    RESTARTED,
-    SHUT_DOWN,
-    TrackedKernel,
-    language_of,
-)
-from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.base import KernelInfo, Kernelspec, KernelState, Message
+from tk_ai_extension.kernels.executor import Connection, ConnectionClosed, Ending, Timeouts
+from tk_ai_extension.kernels.kernel import RESTARTED, SHUT_DOWN, UNANSWERED, TrackedKernel
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.encoding import MALFORMED
-from tk_ai_extension.model.errors import (
-    GatewayUnavailable,
-    KernelStartFailed,
-)
+from tk_ai_extension.model.errors import GatewayUnavailable, KernelStartFailed
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
@@ -69,7 +50,7 @@ log = logging.getLogger(__name__)
 _jupyter: Any = base  # its functions are not annotated
 
 V1 = "v1.kernel.websocket.jupyter.org"
-"""The WebSocket subprotocol with binary framing."""
+"""The WebSocket subprotocol that gateways forward without parsing, so that they keep up with a flood."""
 
 PING_INTERVAL = 30.0
 """Seconds between pings, and seconds in which the gateway must answer one."""
@@ -104,6 +85,7 @@ INTERRUPT_GRACE = 1.0
 FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, json.JSONDecodeError)
 """Exceptions that a request to a gateway may raise; any other is a bug of this package."""
 
+LOST = "The connection to the kernel was lost: whether the code ran to its end is unknown."
 DIED = "The kernel died, possibly out of memory: the gateway gives no reason."
 
 
@@ -118,11 +100,7 @@ class WebSocketClient:
     def __init__(self, socket: WebSocketClientConnection, session: Session) -> None:
         self.session: Any = session
         self._socket = socket
-        self._is_binary = socket.selected_subprotocol == V1
-        stream: Any = getattr(socket.protocol, "stream", None)
-        self._tcp: Any = None if stream is None else stream.socket
-        if stream is not None:  # Nagle's algorithm delays the small messages of short cells
-            stream.set_nodelay(True)
+        self._is_v1 = socket.selected_subprotocol == V1
         self._channels = {
             name: WebSocketChannel(partial(self._send, name))
             for name in ("shell", "iopub", "stdin", "control")
@@ -144,20 +122,16 @@ class WebSocketClient:
         request = HTTPRequest(
             f"{url}?session_id={url_escape(session.session)}", **gateway.load_connection_args()
         )
-        opening = asyncio.ensure_future(
-            websocket_connect(
+        return cls(
+            await websocket_connect(
                 request,
                 subprotocols=[V1],
                 ping_interval=ping_interval,
                 ping_timeout=ping_interval,
                 max_message_size=MAX_MESSAGE,
-            )
+            ),
+            session,
         )
-        try:
-            return cls(await asyncio.shield(opening), session)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_late)
-            raise
 
     def stop_channels(self) -> None:
         """Close the WebSocket."""
@@ -165,38 +139,40 @@ class WebSocketClient:
         self._socket.close()
 
     def _send(self, channel: str, message: Message) -> None:
-        if self._is_binary:
+        if self._is_v1:
             data = _jupyter.serialize_msg_to_ws_v1(message, channel, self.session.pack)
         else:
             data = json.dumps({**message, "channel": channel}, default=json_default)
         try:
-            sent = self._socket.write_message(data, binary=self._is_binary)
+            sent = self._socket.write_message(data, binary=self._is_v1)
         except WebSocketClosedError:
             raise ConnectionError(LOST) from None
         # The reader notices a lost connection.
         asyncio.ensure_future(sent).add_done_callback(lambda done: done.exception())
 
     def _unpack(self, data: str | bytes) -> tuple[str, Message]:
-        if self._is_binary:
+        if self._is_v1:
             channel, parts = _jupyter.deserialize_msg_from_ws_v1(data)
             names = ("header", "parent_header", "metadata", "content")
             message = dict(zip(names, map(self.session.unpack, parts[:4]), strict=True))
-            message["buffers"] = parts[4:]
+        elif isinstance(data, bytes):  # it has buffers
+            message = _jupyter.deserialize_binary_message(data)
+            channel = message["channel"]
         else:
-            with_buffers = isinstance(data, bytes)
-            message = (
-                _jupyter.deserialize_binary_message(data) if with_buffers else json.loads(data)
-            )
+            message = json.loads(data)
             channel = message["channel"]
         return channel, {**message, "msg_type": message["header"]["msg_type"]}
 
     async def _read(self) -> None:
+        stream: Any = getattr(self._socket.protocol, "stream", None)
+        if stream is not None:  # Nagle's algorithm delays the small messages of short cells
+            stream.set_nodelay(True)
         # tornado buffers one message, so that a faster sender waits at the gateway.
         while (data := await self._socket.read_message()) is not None:
-            if self._tcp is not None and hasattr(sockets, "TCP_QUICKACK"):
+            if stream is not None and hasattr(sockets, "TCP_QUICKACK"):
                 # The gateway may wait for the ACK, which Linux delays by 40 ms. Not permanent.
                 with suppress(OSError):
-                    self._tcp.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_QUICKACK, 1)
+                    stream.socket.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_QUICKACK, 1)
             try:
                 channel, message = self._unpack(data)
                 queue = self._channels[channel].queue
@@ -223,17 +199,11 @@ class WebSocketChannel:
         return message
 
 
-def _close_late(opening: asyncio.Future[WebSocketClientConnection]) -> None:
-    """Close a WebSocket whose opening was cancelled meanwhile."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
-
-
 class RemoteKernel(TrackedKernel):
     """A kernel whose process is not visible: its messages and its gateway tell what happens to it.
 
-    Its end is known from the kernel (it announces a shutdown), from the gateway (it restarts a dead
-    kernel, or has none), from messages of another session, and from the loss of the WebSocket.
+    The gateway publishes that it restarts a dead kernel, and has none that was shut down. The session of
+    the kernel's messages is another one after a restart.
 
     Args:
         on_gone: Called once, when the gateway no longer has the kernel.
@@ -255,71 +225,56 @@ class RemoteKernel(TrackedKernel):
         """Whether a restart or shutdown that this server requested is under way."""
         self._on_gone = on_gone
         self._ping_interval = ping_interval
-        self._between: str | None = None  # "died" or "restarted": waits for the next process
-        self._process = ""  # the session id of the messages of the last known process
-        self._publisher = ""  # the same, on the newest connection
+        self._announced = False  # whether the process announced its end
+        self._replacing = ""  # "died" or "restarted" until the next process has answered
+        self._process = ""  # the session of the messages of the present process
         self._is_gone = asyncio.Event()
 
     async def connect(self, *, first: bool = False) -> Connection:
         """Return the open connection; open one if there is none."""
         async with self._connecting:
-            while True:
-                if self.ending is not None:
-                    raise ConnectionClosed(self.ending)
+            while self.ending is None:
                 connection = self.connection or await self._try(first)
                 if connection is not None:
                     return connection
                 await asyncio.sleep(RETRY_INTERVAL)
+            raise ConnectionClosed(self.ending)
 
     @property
     def stopping(self) -> bool:
         """Whether it is being shut down or restarted."""
-        return self.stop_requested or self._between is not None
+        return self.stop_requested or self._announced or self._replacing != ""
 
     async def _try(self, first: bool) -> Connection | None:
         """Try once to connect; return None if the kernel does not answer yet."""
-        self._publisher = ""
         try:
             client = await WebSocketClient.open(self.id, self._ping_interval)
         except FAILURES as error:
             status = status_of(error)
             if status == 404:
                 await self.look()
-            elif self._between is None or status is None or status < 500:
+            elif not self._replacing or status is None or status < 500:
                 raise unavailable(error) from error
             return None
         connection = Connection(client, self._observe)
-        self._spawn(self._await_loss(connection))
-        unanswered = Ending("closed", "The kernel did not answer.")
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
                 answer = await connection.kernel_info(on_shell=first)
         except (TimeoutError, ConnectionClosed):
-            connection.close(unanswered)
+            connection.close(UNANSWERED)
             return None
         except BaseException:
-            connection.close(unanswered)
+            connection.close(UNANSWERED)
             raise
-        still_stopping = self._between and self._publisher == self._process != ""
-        if self.ending is not None or still_stopping:
-            connection.close(self.ending or unanswered)
+        if self.ending is not None:
+            connection.close(self.ending)
             return None
-        self._connection = connection
-        self.language = language_of(answer)
-        self._begin(first)
-        return connection
-
-    def _begin(self, first: bool) -> None:
-        """Note that a process answered: a new one, or the one before the connection was lost."""
-        between, self._between = self._between, None
-        unseen = between is None and "" != self._process != self._publisher
-        self._process = self._publisher
-        if first or between or unseen or self.state in {"starting", "restarting"}:
-            self.state = "idle"
-        if between or unseen:
-            self.restarts += 1
-        if between == "died" or unseen:
+        has_died, self._replacing = self._replacing == "died", ""
+        self._answered(connection, answer)
+        self._spawn(self._await_loss(connection))
+        if has_died:
             self._notify("restarted")
+        return connection
 
     async def look(self) -> Json | None:
         """Return the gateway's model of the kernel; None if it has none or does not respond.
@@ -338,12 +293,13 @@ class RemoteKernel(TrackedKernel):
             return None
 
     def end(self, ending: Ending) -> None:
-        """End this process of the kernel and wait for the next one."""
+        """End this process of the kernel; the next one follows."""
         connection = self.connection
-        self._between = "died" if ending.kind == "died" else "restarted"
-        self.state = "restarting"
+        self._process, self._announced, self._replacing = "", False, ending.kind
+        self.restarts += 1
+        self.state = "restarting" if ending.kind == "died" else "starting"
         log.info("Kernel %s: %s", self.id, ending.message)
-        self._notify(self._between)
+        self._notify(ending.kind)
         if connection is not None:
             connection.close(ending)
             if not self.stop_requested:
@@ -359,35 +315,34 @@ class RemoteKernel(TrackedKernel):
         if self.connection is not None:
             self.connection.close(ending)
         self._is_gone.set()
-        self._notify("shutdown" if ending.kind == "shutdown" else "died")
+        self._notify(ending.kind)
         self._on_gone()
 
     async def _await_loss(self, connection: Connection) -> None:
         """Handle the loss of a connection: the kernel may be gone, replaced, or merely unreachable."""
         await connection.lost.wait()
-        was_known = self._connection is connection
-        if was_known and connection.ending is None:
+        if connection.ending is None:
             await self.look()
-        connection.close(self.ending or Ending("lost", LOST))
-        if was_known and self.ending is None and self._between is None:
-            log.warning("Kernel %s: %s", self.id, LOST)
-            self._set_state("unknown")
-            await self._reconnect()
+            connection.close(self.ending or Ending("lost", LOST))
+            if self.ending is None:
+                log.warning("Kernel %s: %s", self.id, LOST)
+                self.state = "unknown"
+                self._notify("state")
+                await self._reconnect()
 
     async def _reconnect(self) -> None:
-        """Reconnect, so that no activity of other clients is missed.
-
-        What fails now is tried again at the kernel's next use.
-        """
+        """Reconnect. What fails now is tried again at the kernel's next use."""
         try:
             async with asyncio.timeout(RECONNECT_TIMEOUT):
-                await self.connect()
-        except (TimeoutError, ConnectionClosed, GatewayUnavailable) as error:
+                await super()._reconnect()
+        except (TimeoutError, GatewayUnavailable) as error:
             log.info("Kernel %s cannot be reached yet: %s", self.id, error)
 
     async def settled(self) -> None:
         """Wait until no restart is under way, during which a gateway cannot stop a kernel."""
-        if self.stopping:
+        while self._announced:  # noqa: ASYNC110 - `_await_stop` bounds it
+            await asyncio.sleep(RETRY_INTERVAL)
+        if self._replacing:
             await self._reconnect()
 
     async def watch(self) -> Ending:
@@ -396,38 +351,48 @@ class RemoteKernel(TrackedKernel):
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_INTERVAL):
                     await self._is_gone.wait()
-            if not self._is_listed():
+            if self.connection is not None and self.connection.has_runs:
+                await self._check()
+            elif not self._is_listed():
                 self.gone(SHUT_DOWN)
-            elif self.connection is not None and self.connection.has_runs:
-                await self.look()
-                if self.connection is not None:
-                    self.connection.probe()
         return self.ending
 
-    async def _await_shutdown(self) -> None:
-        """Wait for the end of a kernel that announced its shutdown; the gateway may restart it."""
+    async def _check(self) -> None:
+        """Learn whether the kernel is gone, or which process publishes its messages."""
+        if not self._is_listed():
+            self.gone(SHUT_DOWN)
+            return
+        await self.look()
+        if self.connection is not None:
+            self.connection.probe()
+
+    async def _await_stop(self) -> None:
+        """Wait for the end of a process that announced it: it is shut down or restarted."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SHUTDOWN_TIMEOUT):
-                while self._is_listed() and self.ending is None:
-                    await self.look()
+                while self._announced and self.ending is None:
+                    await self._check()
                     await asyncio.sleep(RETRY_INTERVAL)
-        if self._is_listed():
-            await self._reconnect()
-        else:
-            self.gone(SHUT_DOWN)
+        if self._announced and self.ending is None:
+            self.end(RESTARTED)
 
     # -- called by the connection
 
     def _observe(self, message: Message, ours: bool) -> None:
         publisher = message["header"].get("session", "")
         state = message["content"].get("execution_state")
+        if message["msg_type"] == "shutdown_reply":
+            if not self.stopping:
+                self._announced = True
+                self._spawn(self._await_stop())
+            return
         # Other states are the gateway's. Some kernels publish with the client's session.
         known = message["msg_type"] == "status" and state in {"starting", "busy", "idle"}
         if known and publisher != message["parent_header"].get("session"):
-            former, self._publisher = self._publisher, publisher
-            if former and former != publisher:
-                self._on_stopping(restart=True)
-                return
+            former = self._process
+            if former and former != publisher and not self.stop_requested:
+                self.end(RESTARTED)
+            self._process = publisher
         super()._observe(message, ours)
 
     def _on_state(self, state: KernelState) -> None:
@@ -435,25 +400,14 @@ class RemoteKernel(TrackedKernel):
             self.end(Ending("died", DIED))
         elif state == "dead":
             self.gone(Ending("died", f"{DIED} It could not be restarted."))
-        elif self.connection is not None:
-            # "starting" comes on iopub and may arrive after the reply.
-            self._set_state("idle" if state == "starting" else state)
-
-    def _on_stopping(self, restart: bool) -> None:
-        if self.stop_requested or self.connection is None:
-            return  # the gateway's response follows
-        if restart:
-            self.end(RESTARTED)
-            return
-        self.connection.close(SHUT_DOWN)
-        self._between = "died"
-        self._spawn(self._await_shutdown())
+        elif self.connection is not None or self.state in {"starting", "restarting", "unknown"}:
+            super()._on_state(state)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         return self._tasks.spawn(work, f"Following kernel {self.id}")
 
 
-class GatewayKernels(JupyterKernels):
+class GatewayKernels(Kernels):
     """Starts, finds, watches and stops kernels through jupyter_server's gateway client.
 
     The environment chooses which of this server's variables kernels may have; of those, only the ones
@@ -462,12 +416,12 @@ class GatewayKernels(JupyterKernels):
     Args:
         manager: The `GatewayMappingKernelManager`.
         specs: The `GatewayKernelSpecManager`.
-        timeouts: How long executors wait for messages that do not arrive.
+        timeouts: How long executions wait for messages that do not arrive.
         ping_interval: As in `RemoteKernel`.
-        options: As in `JupyterKernels`.
+        options: As in `Kernels`.
     """
 
-    own_executor = "gateway"
+    backend = "gateway"
 
     def __init__(
         self,
@@ -479,7 +433,7 @@ class GatewayKernels(JupyterKernels):
         **options: Any,
     ) -> None:
         timeouts = replace(timeouts or Timeouts(), external_interrupt=INTERRUPT_GRACE)
-        options = {**options, "stack": None, "backend": "direct", "timeouts": timeouts}
+        options |= {"stack": None, "backend": "direct", "timeouts": timeouts}
         super().__init__(manager, specs, **options)
         self._ping_interval = ping_interval
 
@@ -493,9 +447,8 @@ class GatewayKernels(JupyterKernels):
         kernel = self._kernel(kernel_id)
         state = kernel.state
         if state == "unknown":
-            found = await kernel.look() or {}
+            state = (await kernel.look() or {}).get("execution_state", state)
             self._kernel(kernel_id)
-            state = found.get("execution_state", state)
         model: Json = kernel.manager.kernel or {}
         return KernelInfo(
             id=kernel_id,
@@ -507,17 +460,19 @@ class GatewayKernels(JupyterKernels):
             remote=True,
         )
 
-    # -- starting
+    async def interrupt(self, kernel_id: str, **only: Any) -> None:
+        """Interrupt what a kernel runs. Raises GatewayUnavailable, too."""
+        with asking():
+            await super().interrupt(kernel_id, **only)
 
     async def _launch(self, name: str, path: str | None) -> str:
         """Have the gateway start a kernel; try once more if it fails (HTTP 5xx)."""
         # Blanks for variables that the gateway client would send and kernels must not have.
-        allowed = self._environment.environment(name, path)
+        allowed = self._environment()
         withheld = {variable: "" for variable in os.environ if variable not in allowed}
-        start: Callable[..., Awaitable[str]] = self._manager.start_kernel
         for is_last in (False, True):
             try:
-                return await start(kernel_name=name, path=path, env=withheld)
+                return await self._manager.start_kernel(kernel_name=name, path=path, env=withheld)
             except FAILURES as error:
                 status = status_of(error)
                 if status is None:
@@ -538,26 +493,14 @@ class GatewayKernels(JupyterKernels):
             hint=f"See the log of the gateway {gateway_address()} for the kernel's output.",
         )
 
-    async def _discard(self, kernel_id: str) -> None:
-        try:
-            await super()._discard(kernel_id)
-        except GatewayUnavailable as error:
-            log.warning("Kernel %s is left at the gateway: %s", kernel_id, error)
-            self._kernels[kernel_id].gone(SHUT_DOWN)
-
-    # -- interrupting and stopping
-
-    async def _interrupt(self, kernel: TrackedKernel, connection: Connection) -> None:  # noqa: ARG002 - the base's
-        with asking():
-            await self._manager.interrupt_kernel(kernel.id)
-
-    async def _restart(self, kernel: TrackedKernel) -> None:
+    async def _restart(self, kernel_id: str) -> None:
+        kernel = self._kernel(kernel_id)
         await kernel.settled()
-        remote = self._kernel(kernel.id)
-        with _stopping(remote):
-            await self._manager.restart_kernel(kernel.id)
-        remote.end(RESTARTED)
-        await self.wait_ready(kernel.id)
+        self._kernel(kernel_id)
+        with _stopping(kernel):
+            await self._manager.restart_kernel(kernel_id)
+        kernel.end(RESTARTED)
+        await self.wait_ready(kernel_id)
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:  # noqa: ARG002 - the base's
         if kernel_id not in self._manager:
@@ -569,8 +512,6 @@ class GatewayKernels(JupyterKernels):
                 await self._manager.shutdown_kernel(kernel_id)
             kernel.gone(SHUT_DOWN)
         await asyncio.wait({watch})
-
-    # -- one kernel
 
     def _kernel(self, kernel_id: str) -> RemoteKernel:
         if kernel_id in self._kernels and kernel_id not in self._manager:
@@ -641,9 +582,9 @@ def gateway_address() -> str:
     return address._replace(netloc=host, query="", fragment="").geturl()
 
 
-def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> JupyterKernels:
-    """Return the service for a server's kernels; the options are those of `JupyterKernels`."""
+def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> Kernels:
+    """Return the service for a server's kernels; the options are those of `Kernels`."""
     if isinstance(manager, GatewayMappingKernelManager):
         log.info("Kernels are behind a gateway: executions go over WebSockets")
         return GatewayKernels(manager, specs, **options)
-    return JupyterKernels(manager, specs, **options)
+    return Kernels(manager, specs, **options)

@@ -8,18 +8,12 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import psutil
-from tornado.ioloop import IOLoop
-
-if TYPE_CHECKING:
-    from jupyter_client.manager import KernelManager
 
 POLL_INTERVAL = 1.0
 """Seconds between checks of a process that cannot be awaited (no pidfd, or on another machine)."""
-
 
 TAIL_BYTES = 4000
 """Bytes of the end of a kernel's stderr that are kept."""
@@ -28,21 +22,10 @@ BLOCK = 65536
 """Bytes of a kernel's stderr that are passed on at a time."""
 
 
-def local_process(manager: KernelManager) -> subprocess.Popen[bytes] | None:
+def local_process(manager: Any) -> subprocess.Popen[bytes] | None:
     """Return the local process that a kernel manager started, or None."""
-    process: Any = getattr(getattr(manager, "provisioner", None), "process", None)
+    process = getattr(getattr(manager, "provisioner", None), "process", None)
     return process if isinstance(process, subprocess.Popen) else None
-
-
-def is_stopped(manager: KernelManager) -> bool:
-    """Return whether a kernel's local process is stopped (SIGSTOP), so that it handles no signal."""
-    process = local_process(manager)
-    if process is None:
-        return False
-    try:
-        return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
-    except psutil.Error:
-        return False
 
 
 async def process_end(manager: Any) -> int | None:
@@ -97,12 +80,13 @@ class StderrTail:
     """
 
     def __init__(self) -> None:
-        self._read_end, self.descriptor = os.pipe()
-        os.set_blocking(self._read_end, False)
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
+        self._reader = os.fdopen(read_end, "rb", 0)
+        self.writer = os.fdopen(write_end, "wb", 0)
         self._tail = b""
-        self._open = self._is_ours = True
-        self._loop: Any = IOLoop.current()
-        self._loop.add_handler(self._read_end, self._on_readable, IOLoop.READ)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._reader, self._forward)
 
     @property
     def text(self) -> str:
@@ -112,40 +96,26 @@ class StderrTail:
         text = self._tail.decode("utf-8", "replace").strip()
         return text if len(self._tail) < TAIL_BYTES else text.partition("\n")[2]
 
-    def hand_over(self) -> None:
-        """Close this process's copy of the write end, so that the pipe ends with the kernel."""
-        if self._is_ours:
-            self._is_ours = False
-            os.close(self.descriptor)
-
     def close(self) -> None:
         """Close both ends. A process that still writes to it gets an error."""
-        self.hand_over()
-        if self._open:
-            self._open = False
-            self._loop.remove_handler(self._read_end)
-            os.close(self._read_end)
-
-    def _on_readable(self, _descriptor: int, _events: int) -> None:
-        self._forward()
+        self.writer.close()
+        if not self._reader.closed:
+            self._loop.remove_reader(self._reader)
+            self._reader.close()
 
     def _forward(self) -> bool:
         """Pass on what is there, at most `BLOCK` bytes; return whether there was something."""
-        try:
-            data = os.read(self._read_end, BLOCK) if self._open else b""
-        except BlockingIOError:
-            return False
-        if not data:
+        data: bytes | None = None if self._reader.closed else self._reader.read(BLOCK)
+        if data:
+            self._tail = (self._tail + data)[-TAIL_BYTES:]
+            with contextlib.suppress(OSError):  # this process has no stderr
+                os.write(2, data)
+        elif data is not None:
             self.close()
-            return False
-        self._tail = (self._tail + data)[-TAIL_BYTES:]
-        with contextlib.suppress(OSError):  # this process has no stderr
-            os.write(2, data)
-        return True
+        return bool(data)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Resources that a process and its children use.
 
     Attributes:
@@ -168,18 +138,17 @@ class UsageMeter:
 
     def measure(self) -> Usage | None:
         """Return the current usage; None if the process has ended."""
+        first = not self._processes
         try:
             root = self._processes.get(self.pid) or psutil.Process(self.pid)
             family = [root, *root.children(recursive=True)]
-            started = root.create_time()
+            # Reuse the objects: psutil counts CPU time between two calls on the same object.
+            self._processes = {child.pid: self._processes.get(child.pid, child) for child in family}
+            memory, cpu = 0, 0.0
+            for process in self._processes.values():
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                    memory += process.memory_info().rss
+                    cpu += process.cpu_percent()
+            return Usage(memory, None if first else cpu, time.time() - root.create_time())
         except psutil.NoSuchProcess:
             return None
-        first = not self._processes
-        # Reuse the objects: psutil counts CPU time between two calls on the same object.
-        self._processes = {child.pid: self._processes.get(child.pid, child) for child in family}
-        memory, cpu = 0, 0.0
-        for process in self._processes.values():
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                memory += process.memory_info().rss
-                cpu += process.cpu_percent()
-        return Usage(memory, None if first else cpu, max(time.time() - started, 0.0))

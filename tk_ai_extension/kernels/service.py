@@ -1,12 +1,12 @@
-"""The kernels of a Jupyter Server (or of a bare kernel manager) as `kernels.base.Kernels`."""
+"""The kernels of a Jupyter Server: started, found, watched, stopped, run."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -18,8 +18,6 @@ from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.base import (
-    Executor,
-    KernelEnvironment,
     KernelEvent,
     KernelInfo,
     Kernelspec,
@@ -28,31 +26,14 @@ from tk_ai_extension.kernels.base import (
     kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
-from tk_ai_extension.kernels.environment import InheritedEnvironment
-from tk_ai_extension.kernels.executor import (
-    Connection,
-    ConnectionClosed,
-    KernelExecutor,
-    Timeouts,
-)
-from tk_ai_extension.kernels.kernel import LocalKernel, TrackedKernel
-from tk_ai_extension.kernels.process import (
-    StderrTail,
-    Usage,
-    UsageMeter,
-    is_stopped,
-    local_process,
-)
+from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.executor import Connection, ConnectionClosed, Run, Timeouts
+from tk_ai_extension.kernels.kernel import LocalKernel
+from tk_ai_extension.kernels.process import StderrTail, UsageMeter, local_process
 from tk_ai_extension.kernels.stack import StackQueue
 from tk_ai_extension.model.background import BackgroundTasks, outcome
-from tk_ai_extension.model.errors import (
-    KernelBusy,
-    KernelDied,
-    KernelNotFound,
-    KernelStartFailed,
-    KernelUnsupported,
-)
-from tk_ai_extension.model.executions import ExecutionRequest
+from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
+from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -71,30 +52,27 @@ READY_TIMEOUT = 30.0
 ANSWER_TIME = 5.0
 """Seconds to wait for the answer of a kernel that is to be restarted; then it is killed."""
 
-START_ATTEMPTS = 3
-"""How often a start is tried if a port was taken between its choice and its use."""
-
 CLOSE_TIMEOUT = 3.0
 """Seconds in which launches must be complete when the service is closed."""
 
 RECONNECT_INTERVAL = 20
 """Milliseconds between attempts to connect; short, so that a starting kernel is connected at once."""
 
+MAX_SUBMISSIONS = 50
+"""How often a request is submitted if the kernel drops it because another client's request failed."""
 
-class JupyterKernels:
-    """Starts, finds, watches and stops the kernels of a multi-kernel manager.
 
-    It works with jupyter_server's `AsyncMappingKernelManager` and jupyter_client's
-    `AsyncMultiKernelManager`, including kernels that other clients started there. A kernel is watched
-    from its first use.
+class Kernels:
+    """Starts, finds, watches, runs and stops the kernels of a multi-kernel manager.
+
+    It includes kernels that other clients started. A kernel is watched from its first use.
 
     Args:
-        manager: The multi-kernel manager.
+        manager: jupyter_server's `AsyncMappingKernelManager`.
         specs: The kernelspec manager; by default the manager's.
-        environment: Chooses the environment of the kernels that this service starts.
+        environment: Returns the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
-        root: The folder that paths are relative to, for a manager without a root of its own.
-        timeouts: How long executors wait for messages that do not arrive.
+        timeouts: How long executions wait for messages that do not arrive.
         max_output_bytes: Limit of the outputs that are kept for one execution.
         stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
         backend: ``auto`` joins the stack's queue if there is one; ``stack`` also logs a warning if
@@ -103,17 +81,16 @@ class JupyterKernels:
             notebook's path before each start.
     """
 
-    own_executor = "direct"
-    """The name of the executor if no stack is used."""
+    backend = "direct"
+    """The name of the executor, as in logs, `Execution.backend` and get_kernel_status."""
 
     def __init__(
         self,
         manager: MultiKernelManager,
         specs: Any = None,
         *,
-        environment: KernelEnvironment | None = None,
+        environment: Callable[[], Mapping[str, str]] = inherited_environment,
         ready_timeout: float = READY_TIMEOUT,
-        root: Path | None = None,
         timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
@@ -122,9 +99,15 @@ class JupyterKernels:
     ) -> None:
         self._manager: Any = manager  # its methods are annotated only in part
         self._specs = specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager()
-        self._environment = environment or InheritedEnvironment()
+        self._environment = environment
         self._ready_timeout = ready_timeout
+        self._timeouts = timeouts or Timeouts()
+        self._max_output_bytes = max_output_bytes
+        self._confine = confine
         self._kernels: dict[str, Any] = {}  # of the class that `_track` makes
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._tails: dict[str, StderrTail] = {}
+        self._meters: dict[str, UsageMeter] = {}
         self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
         self._starts = BackgroundTasks(log)
         self._tasks = BackgroundTasks(log)
@@ -132,43 +115,188 @@ class JupyterKernels:
         # A flood is received as fast as it comes: the kernel drops what is not taken from it.
         self._context.setsockopt(zmq.RCVHWM, 0)
         self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
-        self._root = root
-        self._confine = confine
-        self._tails: dict[str, StderrTail] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
-        self._meters: dict[str, UsageMeter] = {}
-        queue = None
+        self._queue: StackQueue | None = None
         if stack is not None and backend != "direct":
-            queue = StackQueue(stack, self.subscribe, self._state_of)
+            self._queue = StackQueue(stack, self.subscribe, self._state_of)
+            self.backend = "stack"
         elif backend != "direct":
             level = logging.WARNING if backend == "stack" else logging.INFO
             log.log(level, "Using the direct executor: jupyter_server_nbmodel is not enabled")
-        self._executor = KernelExecutor(
-            self,
-            self.own_executor if queue is None else "stack",
-            turn=None if queue is None else queue.turn,
-            timeouts=timeouts,
-            max_output_bytes=max_output_bytes,
-        )
 
-    @property
-    def backend(self) -> str:
-        """The name of the executor that runs code."""
-        return self._executor.name
+    async def kernelspecs(self) -> list[Kernelspec]:
+        """Return the installed kernelspecs, the default one first.
+
+        Raises:
+            GatewayUnavailable: a gateway has them and does not answer.
+        """
+        found: Mapping[str, Any] = await ensure_async(self._specs.get_all_specs())
+        return kernelspecs_of(found, self._manager.default_kernel_name)
 
     def ids(self) -> list[str]:
         """Return the ids of running kernels, including those that a person started."""
         return list(self._manager.list_kernel_ids())
 
-    def executor(self, kernel_id: str) -> Executor:
-        """Return the executor for a kernel. Raises KernelNotFound."""
-        self._kernel(kernel_id)
-        return self._executor
+    async def info(self, kernel_id: str) -> KernelInfo:
+        """Return what is known about a kernel. Raises KernelNotFound."""
+        kernel = self._kernel(kernel_id)
+        manager = kernel.manager
+        process, usage = local_process(manager), None
+        if process is not None:
+            meter = self._meters.get(kernel_id)
+            if meter is None or meter.pid != process.pid:
+                meter = self._meters[kernel_id] = UsageMeter(process.pid)
+            # It inspects every child process: off the event loop.
+            usage = await asyncio.to_thread(meter.measure)
+        spec = getattr(manager, "kernel_spec", None)
+        return KernelInfo(
+            id=kernel_id,
+            name=manager.kernel_name,
+            language=kernel.language or str(getattr(spec, "language", "")).lower(),
+            state=self._state_of(kernel_id),
+            memory=usage.memory if usage else None,
+            cpu=usage.cpu if usage else None,
+            uptime=usage.uptime if usage else None,
+            pid=process.pid if process else None,
+            restarts=kernel.restarts,
+            sandboxed=getattr(manager.provisioner, "confinement", None) is not None,
+        )
 
-    async def kernelspecs(self) -> list[Kernelspec]:
-        """Return the kernelspecs, the default one first."""
-        found: Mapping[str, Any] = await ensure_async(self._specs.get_all_specs())
-        return kernelspecs_of(found, self._manager.default_kernel_name)
+    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
+        """Call ``listener`` for each `KernelEvent`; return an idempotent unsubscribe function."""
+        subscription = object()
+        self._listeners[subscription] = listener
+
+        def unsubscribe() -> None:
+            self._listeners.pop(subscription, None)
+
+        return unsubscribe
+
+    async def close(self) -> None:
+        """Close the connections; the kernels keep running."""
+        await self._starts.close(grace=CLOSE_TIMEOUT)
+        await self._tasks.close()
+        for tail in self._tails.values():
+            tail.close()
+        self._context.destroy(linger=0)
+
+    # -- running code
+
+    async def execute(
+        self, kernel_id: str, request: ExecutionRequest
+    ) -> AsyncGenerator[ExecutionEvent]:
+        """Run one request and yield its events; the last one is always an `Execution`.
+
+        The generator always ends: on reply and idle, when the kernel dies, is restarted or shut down,
+        when the connection is lost, or after ``request.timeout`` (it then interrupts the kernel and
+        waits a bounded time). Outputs up to then are kept. Submitted code is never submitted again. A
+        slow reader gets outputs in larger batches; none are lost.
+
+        Closing the generator early (``aclose``) detaches from the execution without interrupting the
+        kernel; the request's timeout still applies.
+
+        Raises (before anything is submitted):
+            KernelNotFound, KernelDied, KernelBusy, GatewayUnavailable.
+        """
+        for _ in range(MAX_SUBMISSIONS):
+            connection = await self.connection(kernel_id)
+            if self._queue is not None:
+                await self._queue.turn(kernel_id)
+                connection = await self.connection(kernel_id)
+            run = Run(
+                request,
+                backend=self.backend,
+                interrupt=lambda: self.interrupt(kernel_id, only=request),
+                stopping=lambda: self._is_stopping(kernel_id),
+                timeouts=self._timeouts,
+                max_output_bytes=self._max_output_bytes,
+            )
+            try:
+                connection.submit(run)
+            except ConnectionClosed:
+                continue  # it closed just now, so the kernel received nothing
+            where = f"kernel {kernel_id} (backend {self.backend})"
+            log.info("Submitting execution request to %s", where)
+            async with aclosing(run.events()) as events:
+                async for event in events:
+                    if isinstance(event, Execution):
+                        if run.aborted:
+                            continue
+                        ended = event.status, event.duration
+                        log.info("Execution in %s ended: %s after %.3f s", where, *ended)
+                    yield event
+            if not run.aborted:
+                return
+        raise KernelBusy(
+            f"The kernel dropped the request {MAX_SUBMISSIONS} times because other clients' code "
+            "failed. It did not run.",
+            hint="Call again.",
+        )
+
+    async def connection(self, kernel_id: str) -> Connection:
+        """Return an open connection to the kernel.
+
+        Raises:
+            KernelNotFound, KernelDied, GatewayUnavailable.
+            KernelBusy: it is alive but does not answer.
+        """
+        kernel = self._kernel(kernel_id)
+        if kernel.connection is not None and not kernel.stopping:
+            return kernel.connection
+        try:
+            async with asyncio.timeout(self._ready_timeout):
+                return await kernel.connect()
+        except TimeoutError as error:
+            late = f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s"
+            if kernel.ending is not None:
+                raise KernelDied(f"{late}. {kernel.ending.message}") from error
+            raise KernelBusy(f"{late} but is alive: it is busy or stuck.") from error
+        except ConnectionClosed as closed:
+            if closed.ending.kind == "shutdown":
+                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
+            raise KernelDied(closed.ending.message) from closed
+
+    async def wait_ready(self, kernel_id: str) -> float:
+        """Wait for a kernel_info reply; return the seconds it took.
+
+        Raises:
+            KernelNotFound, KernelStartFailed.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self.connection(kernel_id)
+        except (KernelDied, KernelBusy) as error:
+            raise KernelStartFailed(error.message) from error
+        return clock() - began
+
+    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:
+        """Interrupt what a kernel runs.
+
+        Args:
+            kernel_id: The kernel.
+            only: A request (compared by identity). Nothing is sent unless the kernel still runs it,
+                because the interrupt would reach the code of another client.
+
+        Raises:
+            KernelNotFound.
+        """
+        kernel = self._kernel(kernel_id)
+        if kernel.stopping:
+            return  # the code to interrupt ends with its process; later code is not interrupted
+        # A kernel that has not answered yet may not have its signal handler: a signal would end it.
+        connection = await self.connection(kernel_id)
+        if connection.interrupting(only):
+            try:
+                await ensure_async(self._manager.interrupt_kernel(kernel_id))
+            except RuntimeError as error:
+                message = f"The kernel {kernel_id} cannot be interrupted: {error}"
+                raise KernelDied(message) from error
+
+    def _is_stopping(self, kernel_id: str) -> bool:
+        kernel = self._kernels.get(kernel_id)
+        return kernel is None or kernel.stopping
+
+    # -- starting
 
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
         """Start a kernel in the folder of ``path``, wait until it answers, and return its id.
@@ -177,27 +305,26 @@ class JupyterKernels:
         was cancelled halfway would leave a kernel that is in no list.
 
         Raises:
-            InvalidArguments, KernelStartFailed, KernelUnsupported, GatewayUnavailable.
+            InvalidArguments, KernelUnsupported, GatewayUnavailable.
+            KernelStartFailed: it exited or did not answer in time (30 s by default). The message ends
+                with the tail of its stderr, and no process is left. Behind a gateway stderr is unknown,
+                and a kernel may be left running if the gateway's response was lost.
         """
         wanted = kernel_name or self._manager.default_kernel_name
         name = find_kernelspec(await self.kernelspecs(), wanted).name
-        for attempt in range(START_ATTEMPTS):
-            launch = self._launch(name, path)
-            kernel_id = await self._starts.complete(launch, "The start of a kernel", self._discard)
-            problem = "nobody waits for it"
-            try:
-                problem = await self._first_problem(kernel_id, name)
-                if not problem:
-                    return kernel_id
-                failure = self._start_failure(kernel_id, name, problem)
-            finally:
-                if problem:
-                    discarding = self._starts.spawn(self._discard(kernel_id), "Discarding a kernel")
-                    await asyncio.shield(discarding)
-            if attempt == START_ATTEMPTS - 1 or "Address already in use" not in failure.message:
-                raise failure
-            log.warning("A port of the new kernel `%s` is in use: starting it again", name)
-        raise AssertionError("the last attempt returns or raises")
+        launch = self._launch(name, path)
+        kernel_id = await self._starts.complete(launch, "The start of a kernel", self._discard)
+        problem: str | None = None
+        try:
+            problem = await self._first_problem(kernel_id, name)
+            if not problem:
+                return kernel_id
+            failure = self._start_failure(kernel_id, name, problem)
+        finally:
+            if problem != "":
+                discarding = self._starts.spawn(self._discard(kernel_id), "Discarding a kernel")
+                await asyncio.wait({discarding})  # its failure is logged
+        raise failure
 
     async def _first_problem(self, kernel_id: str, name: str) -> str:
         """Wait for a new kernel's first answer; return why there is none, or an empty string."""
@@ -213,147 +340,12 @@ class JupyterKernels:
         log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, clock() - began)
         return ""
 
-    async def wait_ready(self, kernel_id: str) -> float:
-        """Wait for a kernel_info reply; return the seconds it took."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            await self.connection(kernel_id)
-        except (KernelDied, KernelBusy) as error:
-            raise KernelStartFailed(error.message) from error
-        return clock() - began
-
-    async def connection(self, kernel_id: str) -> Connection:
-        """Return an open connection to the kernel.
-
-        Raises:
-            KernelNotFound, KernelDied, GatewayUnavailable.
-            KernelBusy: it is alive but does not answer.
-        """
-        kernel = self._kernel(kernel_id)
-        try:
-            async with asyncio.timeout(self._ready_timeout):
-                return await kernel.connect()
-        except TimeoutError as error:
-            late = f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s"
-            if kernel.ending is not None:
-                raise KernelDied(f"{late}. {kernel.ending.message}") from error
-            raise KernelBusy(f"{late} but is alive: it is busy or stuck.") from error
-        except ConnectionClosed as closed:
-            if closed.ending.kind == "shutdown":
-                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
-            raise KernelDied(closed.ending.message) from closed
-
-    def is_stopping(self, kernel_id: str) -> bool:
-        """Return whether a kernel is being shut down or restarted, as far as this server knows."""
-        kernel = self._kernels.get(kernel_id)
-        return kernel is None or kernel.stopping
-
-    async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:
-        """Interrupt what a kernel runs; see `kernels.base.Kernels.interrupt`."""
-        kernel = self._kernel(kernel_id)
-        if kernel.stopping:
-            return  # the code to interrupt ends with its process; later code is not interrupted
-        # A kernel that has not answered yet may not have its signal handler: a signal would end it.
-        connection = await self.connection(kernel_id)
-        if connection.interrupting(only):
-            await self._interrupt(kernel, connection)
-
-    async def restart(self, kernel_id: str) -> None:
-        """Restart a kernel and wait until it answers. Running executions end as kernel_restarted.
-
-        Restarts that are requested at the same time are one. What has begun is completed even if the
-        caller is cancelled: a manager whose restart was cancelled halfway is unusable.
-        """
-        kernel = self._stoppable(kernel_id)
-        if kernel.restarting is None or kernel.restarting.done():
-
-            async def restart() -> None:
-                async with kernel.lock:
-                    self._kernel(kernel_id)
-                    await self._restart(kernel)
-
-            kernel.restarting = asyncio.create_task(restart(), name=f"A restart of {kernel_id}")
-            self._tasks.keep(kernel.restarting)
-        await outcome(kernel.restarting, log)
-
-    async def shutdown(self, kernel_id: str) -> None:
-        """Shut a kernel down. Running executions end as kernel_died."""
-        kernel = self._stoppable(kernel_id)
-
-        async def shutdown() -> None:
-            async with kernel.lock:
-                self._kernel(kernel_id)
-                await self._stop(kernel_id)
-
-        kernel.restarting = None  # a restart that is requested from now on comes after it
-        task = asyncio.create_task(shutdown(), name=f"A shutdown of {kernel_id}")
-        self._tasks.keep(task)
-        await outcome(task, log)
-
-    def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
-        """Call ``listener`` for each `KernelEvent`; return an idempotent unsubscribe function."""
-        subscription = object()
-        self._listeners[subscription] = listener
-
-        def unsubscribe() -> None:
-            self._listeners.pop(subscription, None)
-
-        return unsubscribe
-
-    def _emit(self, event: KernelEvent) -> None:
-        for listener in list(self._listeners.values()):  # a listener may change the subscriptions
-            listener(event)
-
-    def _state_of(self, kernel_id: str) -> KernelState:
-        kernel = self._kernel(kernel_id)
-        if kernel.state == "unknown" and kernel.ending is None:
-            return getattr(kernel.manager, "execution_state", None) or "unknown"
-        return kernel.state
-
-    async def info(self, kernel_id: str) -> KernelInfo:
-        """Return what is known about a kernel. Raises KernelNotFound."""
-        kernel = self._kernel(kernel_id)
-        manager = kernel.manager
-        process = local_process(manager)
-        state = "stopped" if is_stopped(manager) else self._state_of(kernel_id)
-        usage = None if process is None else await self._usage(kernel_id, process.pid)
-        spec = getattr(manager, "kernel_spec", None)
-        return KernelInfo(
-            id=kernel_id,
-            name=manager.kernel_name,
-            language=kernel.language or str(getattr(spec, "language", "")).lower(),
-            state=state,
-            memory=usage.memory if usage else None,
-            cpu=usage.cpu if usage else None,
-            uptime=usage.uptime if usage else None,
-            pid=process.pid if process else None,
-            restarts=kernel.restarts,
-            sandboxed=getattr(manager.provisioner, "confinement", None) is not None,
-        )
-
-    async def _usage(self, kernel_id: str, pid: int) -> Usage | None:
-        meter = self._meters.get(kernel_id)
-        if meter is None or meter.pid != pid:
-            meter = self._meters[kernel_id] = UsageMeter(pid)
-        # It inspects every child process: off the event loop.
-        return await asyncio.to_thread(meter.measure)
-
-    # -- starting
-
     async def _launch(self, name: str, path: str | None) -> str:
-        arguments: dict[str, Any] = {}
-        folder: str | None
-        if hasattr(self._manager, "cwd_for_path"):
-            arguments["path"] = path
-            folder = self._manager.cwd_for_path(path) if path else None
-        else:
-            below = self._root and path and Path(self._root, path).parent
-            folder = str(below or self._root) if self._root else None
-            arguments["cwd"] = folder
-        environment = dict(self._environment.environment(name, path))
-        if path and folder:
+        arguments: dict[str, Any] = {"path": path}
+        environment = dict(self._environment())
+        if path:
             # As in Jupyter's session manager: gives the kernel's code the path of its notebook.
+            folder = self._manager.cwd_for_path(path)
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
         confinement = await self._confine(path) if self._confine is not None else None
         if confinement is not None:
@@ -361,7 +353,7 @@ class JupyterKernels:
         kernel_id = str(uuid4())
         tail = StderrTail() if os.name == "posix" and self._is_local(name) else None
         if tail is not None:
-            arguments["stderr"] = tail.descriptor
+            arguments["stderr"] = tail.writer
             self._tails[kernel_id] = tail
         try:
             await self._manager.start_kernel(
@@ -379,23 +371,8 @@ class JupyterKernels:
             # After a restart stderr is inherited: the pipe ends with this process of the kernel.
             launched: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", {})
             if launched.pop("stderr", None) is not None:
-                tail.hand_over()
-        if confinement is None and await self._discard_unconfined(kernel_id, path):
-            return await self._launch(name, path)
+                tail.writer.close()
         return kernel_id
-
-    async def _discard_unconfined(self, kernel_id: str, path: str | None) -> bool:
-        """Discard a kernel if a sandbox was switched on while it started; return whether it was."""
-        if self._confine is None:
-            return False
-        try:
-            if await self._confine(path) is None:
-                return False
-        except BaseException:
-            await self._discard(kernel_id)
-            raise
-        await self._discard(kernel_id)
-        return True
 
     def _is_local(self, name: str) -> bool:
         """Return whether a kernelspec's kernels are child processes of this one."""
@@ -419,18 +396,36 @@ class JupyterKernels:
         if tail is not None:
             tail.close()
 
-    # -- interrupting and stopping
+    # -- stopping
 
-    async def _interrupt(self, kernel: TrackedKernel, connection: Connection) -> None:
-        if not kernel.is_ours:  # another process owns it: ask the kernel itself
-            connection.request_interrupt()
-            return
-        try:
-            await ensure_async(self._manager.interrupt_kernel(kernel.id))
-        except RuntimeError as error:
-            raise KernelDied(f"The kernel {kernel.id} cannot be interrupted: {error}") from error
+    async def restart(self, kernel_id: str) -> None:
+        """Restart a kernel and wait until it answers. Running executions end as kernel_restarted.
 
-    async def _restart(self, kernel: TrackedKernel) -> None:
+        What has begun is completed even if the caller is cancelled: a manager whose restart was
+        cancelled halfway is unusable.
+        """
+        await self._in_turn(kernel_id, self._restart)
+
+    async def shutdown(self, kernel_id: str) -> None:
+        """Shut a kernel down; running executions end as kernel_died. Raises KernelNotFound."""
+        await self._in_turn(kernel_id, self._stop)
+
+    async def _in_turn(
+        self, kernel_id: str, stop: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> None:
+        kernel = self._kernel(kernel_id)
+
+        async def act() -> None:
+            async with kernel.lock:
+                self._kernel(kernel_id)
+                await stop(kernel_id)
+
+        task = asyncio.create_task(act(), name=f"A restart or shutdown of {kernel_id}")
+        self._tasks.keep(task)
+        await outcome(task, log)
+
+    async def _restart(self, kernel_id: str) -> None:
+        kernel = self._kernel(kernel_id)
         await kernel.settled()
         # The request to shut down that a kernel does not read would reach its successor.
         kill = True
@@ -438,18 +433,18 @@ class JupyterKernels:
             async with asyncio.timeout(ANSWER_TIME):
                 await kernel.connect()
                 kill = False
-        self._kernel(kernel.id)
+        self._kernel(kernel_id)
         try:
-            answered = await ensure_async(self._manager.restart_kernel(kernel.id, now=kill))
+            answered = await ensure_async(self._manager.restart_kernel(kernel_id, now=kill))
             if asyncio.isfuture(answered):
                 # jupyter_server's own wait for an answer; `wait_ready` reports failures.
                 answered.add_done_callback(lambda done: done.cancelled() or done.exception())
         except asyncio.InvalidStateError:
-            log.info("Another client restarted kernel %s at the same time", kernel.id)
+            log.info("Another client restarted kernel %s at the same time", kernel_id)
         except (OSError, RuntimeError) as error:
-            message = f"The kernel {kernel.id} could not be restarted: {error}"
+            message = f"The kernel {kernel_id} could not be restarted: {error}"
             raise KernelStartFailed(message) from error
-        await self.wait_ready(kernel.id)
+        await self.wait_ready(kernel_id)
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
         """Have the manager shut a kernel down if it still has it, and wait for the end."""
@@ -460,14 +455,6 @@ class JupyterKernels:
             await ensure_async(self._manager.shutdown_kernel(kernel_id, now=now))
         if watch is not None and watch is not asyncio.current_task():
             await asyncio.wait({watch})
-
-    async def close(self) -> None:
-        """Close the connections; the kernels keep running."""
-        await self._starts.close(grace=CLOSE_TIMEOUT)
-        await self._tasks.close()
-        for tail in self._tails.values():
-            tail.close()
-        self._context.destroy(linger=0)
 
     # -- one kernel
 
@@ -488,19 +475,10 @@ class JupyterKernels:
             self._watches[kernel_id] = watching
         return kernel
 
-    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> TrackedKernel:
+    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> Any:
         return LocalKernel(kernel_id, manager, context=self._context, **observed)
 
-    def _stoppable(self, kernel_id: str) -> TrackedKernel:
-        """Return a kernel that may be restarted and shut down. Raises KernelUnsupported."""
-        kernel = self._kernel(kernel_id)
-        if not kernel.is_ours:
-            raise KernelUnsupported(
-                f"Another process started the kernel {kernel_id}: only it can restart or stop it."
-            )
-        return kernel
-
-    async def _watch(self, kernel: TrackedKernel) -> None:
+    async def _watch(self, kernel: Any) -> None:
         try:
             ending = await kernel.watch()
             if ending.kind == "died":  # it is not restarted
@@ -510,3 +488,13 @@ class JupyterKernels:
             if self._kernels.get(kernel.id) is kernel:
                 del self._kernels[kernel.id], self._watches[kernel.id]
             self._forget(kernel.id)
+
+    def _state_of(self, kernel_id: str) -> KernelState:
+        kernel = self._kernel(kernel_id)
+        if kernel.state == "unknown" and kernel.ending is None:
+            return getattr(kernel.manager, "execution_state", None) or "unknown"
+        return kernel.state
+
+    def _emit(self, event: KernelEvent) -> None:
+        for listener in list(self._listeners.values()):  # a listener may change the subscriptions
+            listener(event)

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.kernels.environment import AllowedEnvironment, InheritedEnvironment
+from tk_ai_extension.kernels.environment import allowed_environment, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.service import Backend
-from tk_ai_extension.kernels.sessions import JupyterSessions
+from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.pages import Pages
@@ -78,9 +78,9 @@ def build_components(
     kernels = kernels_of(
         managers.kernels,
         managers.kernelspecs,
-        environment=InheritedEnvironment(app.kernel_env_exclude)
+        environment=partial(inherited_environment, app.kernel_env_exclude)
         if project is None
-        else AllowedEnvironment(),
+        else allowed_environment,
         confine=None if project is None else project.confinement,
         ready_timeout=app.kernel_start_timeout,
         max_output_bytes=app.max_output,
@@ -91,7 +91,7 @@ def build_components(
         store=store,
         notices=notices,
         kernels=kernels,
-        sessions=JupyterSessions(
+        sessions=Sessions(
             managers.sessions,
             lambda path: store.notebooks.at(path).starting,
             None if project is None else partial(project.bound, kernels),

@@ -7,7 +7,8 @@ import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 
-from tk_ai_extension.kernels.base import NO_NOTEBOOK, Kernels
+from tk_ai_extension.kernels.base import NO_NOTEBOOK
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, StatusEvent
@@ -99,7 +100,7 @@ async def _execute(
 ) -> Execution:
     """Run a cell; return how it ended."""
     request = ExecutionRequest(cell.source, timeout=timeout)
-    async with aclosing(kernels.executor(kernel_id).execute(kernel_id, request)) as events:
+    async with aclosing(kernels.execute(kernel_id, request)) as events:
         async for event in events:
             if isinstance(event, StatusEvent):
                 on_status(event)

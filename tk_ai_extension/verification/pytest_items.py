@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.multikernelmanager import AsyncMultiKernelManager
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
-from tk_ai_extension.kernels.service import JupyterKernels
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.verification.fresh_kernel import verify_alone
@@ -61,8 +61,8 @@ class NotebookItem(pytest.Item):
 
 
 async def _verify(path: Path, config: pytest.Config) -> NotebookReport:
-    manager: Any = AsyncMultiKernelManager()
-    kernels = JupyterKernels(manager, root=path.parent)
+    manager: Any = AsyncMappingKernelManager(root_dir=str(path.parent))
+    kernels = Kernels(manager)
     files = NotebookRouter(path.parent, str)
     try:
         document = await files.open(path.name)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from tk_ai_extension.kernels.base import Kernels
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
@@ -544,8 +544,7 @@ class Executions:
         run.request = ExecutionRequest(step.code, timeout=run.timeout)
         updates = DisplayUpdates(self._displays, run.kernel_id, self._open)
         try:
-            executor = self._kernels.executor(run.kernel_id)
-            async with aclosing(executor.execute(run.kernel_id, run.request)) as events:
+            async with aclosing(self._kernels.execute(run.kernel_id, run.request)) as events:
                 async for event in events:
                     if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
                         updates.add(event.data)

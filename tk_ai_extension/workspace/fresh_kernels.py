@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED

@@ -14,7 +14,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent, Kernels, Sessions
+from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent
+from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
@@ -496,8 +498,7 @@ class SessionSupervisor:
                 self.caller, kernel_id, self.session.id, self.session.key.folder, self.answer
             )
         request = ExecutionRequest("", silent=True, user_expressions={"_": _entering(variables)})
-        executor = self.kernels.executor(kernel_id)
-        async with aclosing(executor.execute(kernel_id, request)) as events:
+        async with aclosing(self.kernels.execute(kernel_id, request)) as events:
             async for event in events:
                 if isinstance(event, Execution):
                     answer = event.user_expressions.get("_", {})

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
 from tk_ai_extension.model.json_values import Json

@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
-from tk_ai_extension.kernels.base import KernelEvent, Kernels, Sessions
+from tk_ai_extension.kernels.base import KernelEvent
+from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Snapshot

@@ -18,7 +18,7 @@ from tk_ai_extension.cli.parsing import WrongCall, add_notebook
 from tk_ai_extension.cli.project import FOLDER, KERNELS
 from tk_ai_extension.cli.project_services import LabMissing, ProjectServices
 from tk_ai_extension.cli.session import Session, as_json
-from tk_ai_extension.kernels.base import Kernels
+from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.default.kernels import KernelEntry, RunningKernels, kernel_text

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.kernels.base import KernelInfo
-from tk_ai_extension.model.errors import KernelBusy, KernelNotFound
+from tk_ai_extension.model.errors import KernelNotFound
 from tk_ai_extension.tools.context import Notebook, Result, ToolContext
 from tk_ai_extension.tools.plans import KernelChange, Verb
 from tk_ai_extension.tools.registry import path_of_kernel, tool
@@ -117,7 +117,7 @@ async def _entry(context: ToolContext, info: KernelInfo) -> KernelEntry:
         language=info.language,
         state=info.state,
         notebooks=await workspace.sessions.paths_of(info.id),
-        backend=workspace.kernels.executor(info.id).name,
+        backend=workspace.kernels.backend,
         memory_mb=round(info.memory / 1e6, 1) if info.memory is not None else None,
         cpu_percent=info.cpu,
         uptime=round(info.uptime, 1) if info.uptime is not None else None,
@@ -219,11 +219,6 @@ async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
     )
     if running is None:
-        if (await workspace.kernels.info(found)).state == "stopped":
-            raise KernelBusy(
-                f"The process of kernel {found[:8]} is stopped (SIGSTOP). Nothing was interrupted.",
-                hint="Continue the process (kill -CONT) and interrupt again, or restart_kernel.",
-            )
         await workspace.kernels.interrupt(found)
         return KernelChanged(kernel_id=found, action="interrupted")
     outcome = _OUTCOMES[await workspace.executions.cancel(running)]

@@ -103,14 +103,13 @@ async def _check_idle(workspace: Workspace, kernel_id: str, tool: str) -> None:
             f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}.",
             hint="This tool needs a Python kernel. For other languages, use execute_ipython.",
         )
-    if info.state in {"busy", "stopped"} or workspace.executions.active(kernel_id=kernel_id):
+    if info.state == "busy" or workspace.executions.active(kernel_id=kernel_id):
         raise KernelBusy("The kernel is running code.")
 
 
 async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) -> Execution:
-    executor = context.workspace.kernels.executor(kernel_id)
     now = asyncio.get_running_loop().time
-    async with aclosing(executor.execute(kernel_id, request)) as events:
+    async with aclosing(context.workspace.kernels.execute(kernel_id, request)) as events:
         try:
             async with asyncio.timeout(ANSWER_WITHIN) as beginning:
                 async for event in events:
