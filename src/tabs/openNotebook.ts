@@ -10,7 +10,7 @@ import { isOfOneFormat } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
 import { setOutputs, type WrittenOutputs } from './outputs';
-import type { IApply, IOutputs, TabRequest, Step } from './protocol';
+import type { IApply, IOutputs, ISave, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
 import { RoomSave } from './roomSave';
 import { SaveQueue } from './saveQueue';
@@ -46,9 +46,16 @@ export class OpenNotebook {
       : new SaveQueue(
           context,
           contents,
-          { changes: () => this.versions.now, merge: this._merge.bind(this) },
+          {
+            changes: () => this.versions.now,
+            merge: this._merge.bind(this),
+            isSaved: version => this._onSaved(version)
+          },
           isAsInFile ? context.model.sharedModel.toJSON() : null
         );
+    if (isAsInFile) {
+      this._onSaved(this.versions.now);
+    }
   }
 
   /** The page's id for this notebook. */
@@ -78,7 +85,9 @@ export class OpenNotebook {
       case 'outputs':
         return this._outputs(request);
       case 'save':
-        await this._saving.save();
+        return { base: await this._saving.save(this._isOurs(request)) };
+      case 'written':
+        this._saving.written(request.hash);
         return {};
       case 'refresh':
         await this._saving.refresh();
@@ -91,6 +100,8 @@ export class OpenNotebook {
   /** Read what others wrote to the file before this tab became its only writer. */
   catchUp(): void {
     const round = ++this._round;
+    // What the server said of the file over a former connection is lost.
+    this._saving.written(null);
     const refresh = async (tries: number): Promise<void> => {
       try {
         await this._saving.refresh();
@@ -159,7 +170,9 @@ export class OpenNotebook {
   private _apply(request: IApply): object {
     let applied = this._operations.has(request.op);
     if (!applied && this._isCurrent(request)) {
+      const before = this.versions.now;
       this._applySteps(request.steps, cell => this.versions.keyOf(cell));
+      this._noteOurs(before, request.op);
       this._remember(request.op);
       applied = true;
     }
@@ -250,6 +263,7 @@ export class OpenNotebook {
       this._written.delete(request.cell);
       return { gone: true };
     }
+    const before = this.versions.now;
     if (request.start) {
       for (const cell of cells) {
         if (cell.sharedModel === shared) {
@@ -257,7 +271,33 @@ export class OpenNotebook {
         }
       }
     }
-    return setOutputs(shared as YCodeCell, request, this._written);
+    const answer = setOutputs(shared as YCodeCell, request, this._written);
+    this._noteOurs(before, request.cell);
+    return answer;
+  }
+
+  // --- what the server alone has changed
+
+  private _onSaved(version: number): void {
+    this._inFile = version;
+    this._ours.clear();
+  }
+
+  /** Note a change of the server: an operation, or the outputs of a cell. */
+  private _noteOurs(before: number, change: string): void {
+    if (before === this._inFile && this.versions.now !== before) {
+      this._inFile = this.versions.now;
+      this._ours.add(change);
+    }
+  }
+
+  /** Whether the notebook differs from the file by what the server knows of, and by nothing else. */
+  private _isOurs({ ops, cells }: ISave): boolean {
+    if (ops === undefined || cells === undefined || this._inFile !== this.versions.now) {
+      return false;
+    }
+    const known = new Set([...ops, ...cells]);
+    return known.size === this._ours.size && [...known].every(each => this._ours.has(each));
   }
 
   private readonly _saving: SaveQueue | RoomSave;
@@ -266,4 +306,7 @@ export class OpenNotebook {
   /** The number of times that it had to catch up: a new one ends the retries of the one before. */
   private _round = 0;
   private readonly _operations = new Set<string>();
+  /** The version up to which the notebook differs from the file by changes of the server alone. */
+  private _inFile = -1;
+  private readonly _ours = new Set<string>();
 }

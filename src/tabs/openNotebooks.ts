@@ -175,7 +175,7 @@ export class OpenNotebooks {
       const { code, message, status } = known;
       reply = { error: { code, message, status } };
     }
-    if (waiting === this._waiting) {
+    if (waiting === this._waiting && request.method !== 'written') {
       // Over another connection, it would be taken for the answer to another request.
       this._connection.send({ answer, ...reply });
     }

@@ -73,8 +73,25 @@ export interface IOutputs {
   execution_count?: number | null;
 }
 
+export interface ISave {
+  method: 'save';
+  /**
+   * The operations, and the cells with outputs, that the server knows of since the last save. If the
+   * notebook differs from the file by these alone, the server makes them in the file.
+   */
+  ops?: string[];
+  cells?: string[];
+}
+
+export interface IWritten {
+  method: 'written';
+  /** The hash of the file that the server has written; null if it has not. */
+  hash: string | null;
+}
+
 /** A request of the server to a notebook. */
-export type TabRequest = IRead | IApply | IOutcome | IOutputs | { method: 'save' | 'refresh' };
+export type TabRequest =
+  IRead | IApply | IOutcome | IOutputs | ISave | IWritten | { method: 'refresh' };
 
 export type IncomingRequest = TabRequest & { id: number; tab: string };
 

@@ -22,9 +22,15 @@ export class RoomSave {
   ) {}
 
   /** Have the room write the file. Callers share a save that has not begun. */
-  async save(): Promise<void> {
+  async save(): Promise<null> {
     this._next ??= this._last.then(() => this._save());
     await this._next;
+    return null;
+  }
+
+  /** The room alone writes its file. */
+  written(): void {
+    // Nothing to do.
   }
 
   /** The room reads its file itself. */

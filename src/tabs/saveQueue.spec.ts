@@ -26,6 +26,8 @@ class Model {
 class Bench {
   file = notebook([code('a'), code('b')]);
   taken: { file: Content; base: Content | null }[] = [];
+  changes = 0;
+  readonly versions: number[] = [];
   readonly model = new Model();
   /** What becomes of the next save. */
   next: 'saved' | 'lost' | 'asked' = 'saved';
@@ -78,7 +80,11 @@ class Bench {
     this.saving = new SaveQueue(
       this.context,
       contents as unknown as Contents.IManager,
-      { changes: () => 0, merge: (file, base) => this.taken.push({ file, base }) },
+      {
+        changes: () => this.changes,
+        merge: (file, base) => this.taken.push({ file, base }),
+        isSaved: version => this.versions.push(version)
+      },
       this.file
     );
   }
@@ -96,7 +102,7 @@ describe('SaveQueue', () => {
     const before = bench.file;
     bench.file = notebook([code('a'), code('b'), code('c')]);
     const written = bench.file;
-    await bench.saving.save();
+    await bench.saving.save(false);
     expect(bench.taken).toEqual([{ file: written, base: before }]);
     expect(bench.file).toBe(bench.model.content);
   });
@@ -106,10 +112,10 @@ describe('SaveQueue', () => {
     bench.model.content = notebook([code('a'), code('b'), code('mine')]);
     const unconfirmed = bench.model.content;
     bench.next = 'lost';
-    await expect(bench.saving.save()).rejects.toThrow('Nobody answers.');
+    await expect(bench.saving.save(false)).rejects.toThrow('Nobody answers.');
     bench.next = 'saved';
     bench.model.content = notebook([code('a'), code('b')]);
-    await bench.saving.save();
+    await bench.saving.save(false);
     expect(bench.taken).toEqual([{ file: unconfirmed, base: unconfirmed }]);
     expect(bench.file.cells).toHaveLength(2);
   });
@@ -121,18 +127,47 @@ describe('SaveQueue', () => {
     const refused = expect(bench.saving.refresh()).rejects.toEqual(CHANGED);
     await bench.asked;
     await refused;
-    await expect(bench.saving.save()).rejects.toEqual(CHANGED);
+    await expect(bench.saving.save(false)).rejects.toEqual(CHANGED);
     bench.answer('revert');
     await saved;
     bench.next = 'saved';
-    await bench.saving.save();
+    await bench.saving.save(false);
     expect(bench.taken).toEqual([]);
+  });
+
+  it('leaves what the server alone has changed to the server, and saves wait for it', async () => {
+    const bench = new Bench();
+    const before = bench.file;
+    bench.model.content = notebook([code('a'), code('agent')]);
+    bench.context.model.dirty = true;
+    expect(await bench.saving.save(true)).toBe(JSON.stringify(before));
+    const saved = bench.context.save();
+    await Promise.resolve();
+    expect(bench.file).toBe(before);
+    bench.file = bench.model.content;
+    bench.saving.written('hash');
+    expect(bench.context.model.dirty).toBe(false);
+    expect(bench.versions).toEqual([0]);
+    await saved;
+    // JupyterLab would take the file for one that another program changed.
+    expect(bench.taken).toEqual([{ file: bench.file, base: bench.file }]);
+  });
+
+  it('saves by itself what the server has not written', async () => {
+    const bench = new Bench();
+    bench.context.model.dirty = true;
+    await bench.saving.save(true);
+    bench.saving.written(null);
+    expect(bench.versions).toEqual([0, -1]);
+    expect(bench.context.model.dirty).toBe(true);
+    expect(await bench.saving.save(false)).toBe(null);
+    expect(bench.context.model.dirty).toBe(false);
   });
 
   it('opens no dialog for a save of an agent', async () => {
     const bench = new Bench();
     bench.next = 'asked';
-    await expect(bench.saving.save()).rejects.toEqual(CHANGED);
+    await expect(bench.saving.save(false)).rejects.toEqual(CHANGED);
     bench.next = 'saved';
     await bench.context.save();
     expect(bench.context.model.dirty).toBe(false);

@@ -1,5 +1,7 @@
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type { ICodeCellModel } from '@jupyterlab/cells';
 import type * as nbformat from '@jupyterlab/nbformat';
+import type { INotebookModel } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 import { PromiseDelegate } from '@lumino/coreutils';
 
@@ -22,7 +24,18 @@ export interface IOpenContent {
    * @throws Refusal - There is a conflict.
    */
   merge(file: Content, base: Content | null, load: (file: Content) => void): void;
+  /** Note that the file has this version of the notebook, or is about to; -1 for no known one. */
+  isSaved(version: number): void;
 }
+
+/** Milliseconds in which the server writes the file: then saves go on. */
+const WRITE = 10_000;
+
+/**
+ * Milliseconds after which JupyterLab saves what the server has written: it signs the notebook, so that
+ * what a person trusts stays trusted.
+ */
+const SIGN = 20_000;
 
 /**
  * Serializes the saves of one notebook.
@@ -51,8 +64,64 @@ export class SaveQueue {
     }));
   }
 
-  /** Save for an agent: throw where a dialog would open. */
-  async save(): Promise<void> {
+  /**
+   * Save for an agent: throw where a dialog would open.
+   *
+   * @param isOurs - Whether the notebook differs from the file by changes of the server alone.
+   * @returns The hash of the file that the server has to write instead; saves wait until then.
+   */
+  async save(isOurs: boolean): Promise<string | null> {
+    this.written(null);
+    const hash = this._hash ?? this._context.contentsModel?.hash ?? null;
+    if (isOurs && hash !== null && this._working === 0 && !this._isAsking) {
+      const settled = new PromiseDelegate<void>();
+      const timer = window.setTimeout(() => this.written(null), WRITE);
+      void settled.promise.then(() => window.clearTimeout(timer));
+      const content = this._context.model.toJSON() as Content;
+      this._held = { content, changes: this._open.changes(), settled };
+      this._open.isSaved(this._held.changes);
+      void this._queue(() => settled.promise);
+      return hash;
+    }
+    await this._saveForAgent();
+    return null;
+  }
+
+  /** The server has written the file, or it has not. */
+  written(hash: string | null): void {
+    const held = this._held;
+    if (held === null) {
+      return;
+    }
+    this._held = null;
+    if (hash === null) {
+      this._open.isSaved(-1);
+    } else {
+      this._hash = hash;
+      this._file = held.content;
+      if (this._open.changes() === held.changes) {
+        this._context.model.dirty = false;
+      }
+      this._signSoon();
+    }
+    held.settled.resolve();
+  }
+
+  private _signSoon(): void {
+    this._signing ??= window.setTimeout(() => {
+      this._signing = null;
+      const isTrusted = [...(this._context.model as INotebookModel).cells].some(
+        cell => cell.trusted && cell.type === 'code' && (cell as ICodeCellModel).outputs.length > 0
+      );
+      if (this._hash !== null && isTrusted && !this._context.isDisposed) {
+        this._queueForAgent(() => this._withoutDialogs(() => this._saveForPerson())).catch(
+          () => undefined
+        );
+      }
+    }, SIGN);
+  }
+
+  private async _saveForAgent(): Promise<void> {
     // Callers share a save that waits in the queue.
     const next = (this._next ??= this._queueForAgent(async () => {
       this._next = null;
@@ -90,7 +159,8 @@ export class SaveQueue {
   // --- the file
 
   private async _takeFile(): Promise<void> {
-    if (await this._isOutdated()) {
+    // JupyterLab compares the file with what it has read or saved itself.
+    if (this._hash !== null || (await this._isOutdated())) {
       this._isTaking = true;
       await this._withoutDialogs(this._own.revert).finally(() => (this._isTaking = false));
     }
@@ -126,6 +196,10 @@ export class SaveQueue {
     }
     this._file = file;
     this._unconfirmed = null;
+    this._hash = null;
+    if (!this._context.model.dirty || !this._isTaking) {
+      this._open.isSaved(this._open.changes());
+    }
   }
 
   // --- saves
@@ -146,6 +220,10 @@ export class SaveQueue {
     const written = this._unconfirmed;
     this._file = written?.content ?? null;
     this._unconfirmed = null;
+    this._hash = null;
+    if (written !== null) {
+      this._open.isSaved(written.changes);
+    }
     if (this._open.changes() !== written?.changes) {
       // Changes made during the save are not in the file, although JupyterLab clears the flag.
       this._context.model.dirty = true;
@@ -189,7 +267,8 @@ export class SaveQueue {
   // --- one after the other
 
   private _queue(work: () => Promise<void>): Promise<void> {
-    const done = this._last.then(work);
+    this._working++;
+    const done = this._last.then(work).finally(() => this._working--);
     this._last = done.catch(() => undefined);
     return done;
   }
@@ -214,6 +293,14 @@ export class SaveQueue {
   private _next: Promise<void> | null = null;
   /** The agents that wait; rejected when a dialog opens. */
   private readonly _agents = new Set<PromiseDelegate<never>>();
+  /** The jobs in the queue. */
+  private _working = 0;
+  /** The hash of the file if the server has written it since JupyterLab read or saved it. */
+  private _hash: string | null = null;
+  /** What the server is writing. */
+  private _held: { content: Content; changes: number; settled: PromiseDelegate<void> } | null =
+    null;
+  private _signing: number | null = null;
   private _isAsking = false;
   private _isTaking = false;
   private _hidesDialogs = false;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 
 import pytest
@@ -86,6 +87,32 @@ async def test_a_person_types_on_unsaved_while_an_agent_inserts_edits_and_runs(
     assert [first, *rest] == [expected[0], *expected[2:]]
     await call(lab, "undo", notebook="n.ipynb", steps=2)
     await page.wait_for_function(HAS, arg=[mine, "print('old')", "c = 3"])
+
+
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit", "doc:untouched-bytes")
+async def test_an_agent_changes_one_cell_of_an_open_file_and_the_person_goes_on_without_a_dialog(
+    open_lab: OpenLab,
+) -> None:
+    lab = await open_lab()
+    file = lab.server.root / "n.ipynb"
+    write_notebook(file, "a = 1", "b = 2", "print(3)")
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=7))
+    page = await opened(lab, "n.ipynb")
+    before = file.read_text()
+    await call(lab, "read_notebook", notebook="n.ipynb")
+    await call(lab, "edit_cell", notebook="n.ipynb", cell=1, old="2", new="3")
+    assert file.read_text() == before.replace("b = 2", "b = 3")
+    await page.wait_for_function(HAS, arg=["a = 1", "b = 3", "print(3)"])
+    await page.wait_for_function(CLEAN)
+    await call(lab, "execute_cell", notebook="n.ipynb", cell=2, wait=WAIT)
+    await page.evaluate(RAN, ["n.ipynb", 2, "3\n", 1])
+    assert '\n       "cells"' in file.read_text()
+    await types(page, 1, "  # typed")
+    await call(lab, "edit_cell", notebook="n.ipynb", cell=0, old="1", new="2")
+    await saved(lab, "n.ipynb", ["a = 2", "b = 3  # typed", "print(3)"])
+    await types(page, 1, "!")
+    await saved(lab, "n.ipynb", ["a = 2", "b = 3  # typed!", "print(3)"])
+    await no_dialog(page)
 
 
 @BOTH

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class ScriptedTab(Tab):
         super().__init__(Page("ann", "c" * 16), "1", Notebook("n.ipynb"))
         self.script = script
         self.file = file
-        self.content = TabNotebook(self.path, STORED, "")
+        self.content = TabNotebook(self.path, STORED, sha256(written(STORED)).hexdigest())
         self.place = "open"
         self.typed = False
         self.asked = 0
@@ -149,14 +150,25 @@ class ScriptedTab(Tab):
             case "outcome":
                 return {"applied": arguments["op"] in self.content.operations}
             case "save":
+                base = (
+                    self.content.hold(arguments["ops"], arguments["cells"]) if arguments else None
+                )
+                if base is not None:
+                    return {"base": base}
                 self.save()
         return {}
 
+    async def tell(self, method: str, **arguments: Any) -> None:
+        assert method == "written"
+        if self.place == "open":
+            self.content.written(arguments["hash"])
+
     def save(self) -> None:
-        other = self.file.with_suffix(".new")
-        other.write_bytes(written(self.content.stored()))
+        other, data = self.file.with_suffix(".new"), written(self.content.stored())
+        other.write_bytes(data)
         other.replace(self.file)
-        self.content.saved_version = self.content.version
+        self.content.hash = sha256(data).hexdigest()
+        self.content.is_saved(self.content.version)
 
     def person(self, does: str) -> None:
         cells = self.content.cells

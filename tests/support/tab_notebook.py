@@ -28,6 +28,9 @@ class TabNotebook:
         saved_version: The version in the file.
         operations: Completed operations of the server.
         saving: Held during a save.
+        in_file: The version up to which it differs from the file by changes of the server alone.
+        ours: These changes: ids of operations, and of cells with outputs.
+        held: Set while the server writes the file.
         focused: Whether it has the focus.
     """
 
@@ -38,6 +41,10 @@ class TabNotebook:
         self.operations: dict[str, None] = {}
         self.saving = asyncio.Lock()
         self.focused = True
+        self.in_file = -1
+        self.ours: dict[str, None] = {}
+        self.held: asyncio.Event | None = None
+        self.held_version = 0
         self._written: dict[str, list[Json]] = {}
         self.load(content, hash)
 
@@ -54,7 +61,7 @@ class TabNotebook:
             cell.setdefault("id", str(uuid.uuid4()))
             self._touch(cell, source=True)
         self._order_at = self._rest_at = self._next()
-        self.saved_version = self.version
+        self.is_saved(self.version)
 
     def _next(self) -> int:
         self.version += 1
@@ -69,6 +76,38 @@ class TabNotebook:
     def dirty(self) -> bool:
         """Whether there are unsaved changes."""
         return self.version > self.saved_version
+
+    def is_saved(self, version: int) -> None:
+        """Note that the file has a version."""
+        self.saved_version = self.in_file = version
+        self.ours = {}
+
+    def _note_ours(self, before: int, change: str) -> None:
+        """Note a change of the server."""
+        if before == self.in_file:
+            self.in_file = self.version
+            self.ours[change] = None
+
+    def hold(self, ops: list[str], cells: list[str]) -> str | None:
+        """Return the file's hash if the server can make all changes to the file; wait for it then."""
+        if self.in_file != self.version or self.saving.locked() or {*ops, *cells} != {*self.ours}:
+            return None
+        self.held = asyncio.Event()
+        self.held_version = self.version
+        self.ours = {}
+        return self.hash
+
+    def written(self, digest: str | None) -> None:
+        """Note that the server has written the file, or has not."""
+        if self.held is None:
+            return
+        self.held.set()
+        self.held = None
+        if digest is None:
+            self.in_file = -1
+        else:
+            self.hash = digest
+            self.saved_version = self.held_version
 
     def description(self) -> Json:
         """Return its entry in the page's report."""
@@ -132,11 +171,12 @@ class TabNotebook:
     def apply(self, question: Json, limit: int) -> Json:
         """Apply steps if their preconditions hold (compare-and-set); idempotent."""
         since, op = question["since"], question["op"]
-        applied = op in self.operations
+        applied, before = op in self.operations, self.version
         if not applied and self._is_as_seen(question["needs"], since, question["exact"]):
             for step in question["steps"]:
                 self._carry_out(step)
             self.operations[op] = None
+            self._note_ours(before, op)
             applied = True
         return {"applied": applied, **self.changes(since, limit)}
 
@@ -200,8 +240,10 @@ class TabNotebook:
             outputs[:] = question["whole"]
         if question.get("finish"):
             fields = {"execution_count": question["execution_count"], "execution_state": "idle"}
+        before = self.version
         if fields or outputs != cell["outputs"]:
             self.edit(cell, outputs=outputs, **fields)
+            self._note_ours(before, question["cell"])
         self._written[question["cell"]] = list(outputs)
         return {"applied": True, "count": len(outputs)}
 

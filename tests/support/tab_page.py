@@ -153,6 +153,12 @@ class TabPage:
         if self.before is not None:
             await self.before(question)
         answer: Json = {"answer": question["id"]}
+        if question["method"] == "written":
+            for notebook in self.notebooks.values():
+                if notebook.name == question["tab"]:
+                    notebook.written(question["hash"])
+            await self.report()
+            return
         try:
             answer["result"] = await self._carry_out(question)
         except SaveRefused as error:
@@ -176,6 +182,10 @@ class TabPage:
             case "outputs":
                 return notebook.set_outputs(question)
             case "save":
+                if "ops" in question and notebook.held is None:
+                    base = notebook.hold(question["ops"], question["cells"])
+                    if base is not None:
+                        return {"base": base}
                 await self.save(notebook.path)
                 return {}
             case "refresh":
@@ -246,6 +256,8 @@ class TabPage:
             SaveRefused.
         """
         notebook = self.notebooks[path]
+        if notebook.held is not None:
+            await asyncio.wait_for(notebook.held.wait(), DEADLINE)
         wanted = notebook.version
         async with notebook.saving:
             if notebook.saved_version >= wanted and not notebook.dirty:
@@ -263,7 +275,8 @@ class TabPage:
                 message = str(cast("Json", json.loads(answer)).get("message"))
                 raise SaveRefused("save_failed", message, error.code) from error
             saved = await self._contents("GET", path, content=0, hash=1)
-            notebook.hash, notebook.saved_version = saved["hash"], version
+            notebook.hash = saved["hash"]
+            notebook.is_saved(version)
 
     async def _refresh(self, notebook: TabNotebook) -> None:
         """Load the file if others have changed it and there are no unsaved changes."""

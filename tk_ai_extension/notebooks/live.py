@@ -145,6 +145,7 @@ class LiveDocument(NotebookDocument):
         with suppress(ToolError):
             # A save that fails is made again, and is an error of the run that made the outputs.
             await self._save_ended_runs()
+        tab.write = self._kept.write_changes
         replica = tab.replica
         if not replica.checked:
             try:
@@ -315,6 +316,10 @@ class LiveEdit:
         needs = [self.ids[slot] for slot in self.edit.needs]
         steps = self._steps(self.edit.effects, needs, ordered=True)
         message = {"op": self._op, "exact": exact, "since": self._since, **steps}
+        self._tab.edits[self._op] = self.edit
+        for effect in self.edit.effects:
+            # The edit says what becomes of the outputs so far; the page saves unless others come.
+            self._tab.runs.pop(self.ids[effect.slot], None)
         try:
             answer = await self._tab.ask("apply", **message)
             self._since = int(answer["version"])
@@ -326,6 +331,8 @@ class LiveEdit:
             # revert must not start from its version.
             answer = await self._tab.ask("apply", **message)
             await self._tab.replica.update(self._tab.ask, answer)
+        if not answer["applied"]:
+            self._tab.edits.pop(self._op, None)
         return bool(answer["applied"])
 
     def _steps(self, effects: Sequence[Effect], needs: Sequence[str], *, ordered: bool) -> Json:
@@ -348,8 +355,8 @@ class LiveEdit:
             await self._ask_again(partial(self._tabs.save, self._tab))
         except TabGone:
             return await self.is_in_file()
-        except TabRefused as error:
-            failure = error.for_callers(self._kept.path)
+        except (TabRefused, ToolError) as error:
+            failure = error if isinstance(error, ToolError) else error.for_callers(self._kept.path)
             if not await self.stays():
                 raise failure from error
             self._tabs.warn(
@@ -611,13 +618,13 @@ class TabSink(OutputSink):
         if self._cell is None:
             run.commit_pending()
         elif self._is_whole:
-            if not await self._send({}):
+            if not await self._send(run, {}):
                 run.hide()
             run.commit_pending()
             await self._send_all(run)
         elif run.pending:
             mark = run.mark()
-            if not await self._send({"changes": _output_messages(run.commit_pending())}):
+            if not await self._send(run, {"changes": _output_messages(run.commit_pending())}):
                 run.hide(mark)
                 await self._send_all(run)
         self._tabs.save_soon(self.tab)
@@ -626,8 +633,8 @@ class TabSink(OutputSink):
         """See `OutputSink.end`; the tab saves within a second, which is not awaited."""
         end = {"finish": True, "execution_count": run.execution_count}
         # Refused if its outputs are not as expected: then send the end once more.
-        if not await self._send(end):
-            await self._send(end)
+        if not await self._send(run, end):
+            await self._send(run, end)
         self._tabs.save_soon(self.tab)
 
     def outputs_set(self) -> None:
@@ -636,10 +643,10 @@ class TabSink(OutputSink):
 
     async def _send_all(self, run: RunningOutputs, **more: bool) -> None:
         """Send all visible outputs."""
-        if await self._send({"whole": encodable(run.outputs()), **more}):
+        if await self._send(run, {"whole": encodable(run.outputs()), **more}):
             self._is_whole = run.is_hidden
 
-    async def _send(self, what: Json) -> bool:
+    async def _send(self, run: RunningOutputs, what: Json) -> bool:
         """Send a message about the cell; return whether its outputs were as expected.
 
         Raises:
@@ -647,6 +654,7 @@ class TabSink(OutputSink):
         """
         if self._cell is None:
             return True
+        self.tab.runs[self._cell] = run
         try:
             answer = await self.tab.ask("outputs", cell=self._cell, expected=self._expected, **what)
         except TabRefused as error:

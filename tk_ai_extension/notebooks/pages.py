@@ -12,7 +12,15 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -34,8 +42,9 @@ if TYPE_CHECKING:
 
     from tk_ai_extension.model.json_values import Json
     from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
-    from tk_ai_extension.notebooks.outputs import Schedule
+    from tk_ai_extension.notebooks.outputs import RunningOutputs, Schedule
     from tk_ai_extension.notebooks.replica import TabReplica
+    from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -122,6 +131,16 @@ class TabRefused(Exception):
                 return SaveFailed(f"{path} cannot be saved: {self.message}")
 
 
+class Write(Protocol):
+    """Makes changes of a tab in the file; see `StoredDocument.write_changes`."""
+
+    async def __call__(
+        self, base: str, edits: Sequence[EditTransaction], runs: Sequence[RunningOutputs]
+    ) -> str | None:
+        """Return the file's hash afterwards; None if its hash was not ``base``."""
+        ...
+
+
 class PageConnection(Protocol):
     """The WebSocket of a page."""
 
@@ -152,6 +171,9 @@ class Tab:
         seen: Increasing number of its last focus.
         replica: What the server knows of its content; see `Pages.locked`.
         lock: Held while the replica is used.
+        write: Writes what it has to the file; see `Write`. None until somebody has opened the notebook.
+        edits: Edits since its last save, each by its id.
+        runs: The cells with outputs since its last save.
     """
 
     def __init__(self, page: Page, name: str, notebook: Notebook) -> None:
@@ -167,6 +189,11 @@ class Tab:
         self.replica = TabReplica()
         self.lock = asyncio.Lock()
         self.saving: Schedule | None = None
+        self.write: Write | None = None
+        self.edits: dict[str, EditTransaction] = {}
+        self.runs: dict[str, RunningOutputs] = {}
+        self.save_lock = asyncio.Lock()
+        self.saves_begun = self.saves_done = 0
 
     @property
     def path(self) -> str:
@@ -209,6 +236,19 @@ class Tab:
             self.changed_by = number
         question = {"id": number, "tab": self.name, "method": method, "sent": _now(), **arguments}
         return await self.page.ask(number, question, SAVE if method == "save" else ANSWER)
+
+    async def tell(self, method: str, **arguments: Any) -> None:
+        """Send the tab a message that it does not answer."""
+        number, connection = next(self.page.numbers), self.page.connection
+        if connection is not None:
+            message = {
+                "id": number,
+                "tab": self.name,
+                "method": method,
+                "sent": _now(),
+                **arguments,
+            }
+            await connection.send(json.dumps(message))
 
 
 class Page:
@@ -599,14 +639,22 @@ class Pages:
             yield tab.replica
 
     async def save(self, tab: Tab) -> None:
-        """Have a tab save, and other tabs with the notebook refresh.
+        """Save a tab, and have other tabs with the notebook refresh. Callers share a save that waits.
 
         Raises:
             TabGone, TabRefused.
+            ReadOnly, DiskFull, SaveFailed, NotebookNotFound: The file cannot be written.
         """
-        if tab.saving is not None:
-            tab.saving.cancel()
-        await tab.ask("save")
+        begun = tab.saves_begun
+        async with tab.save_lock:
+            if tab.saves_done > begun:
+                return
+            tab.saves_begun += 1
+            number = tab.saves_begun
+            if tab.saving is not None:
+                tab.saving.cancel()
+            await _save(tab)
+            tab.saves_done = number
         for other in self.present(tab.path):
             if other is not tab and not other.shared:
                 self.spawn(_refresh(other), f"refresh {tab.path}")
@@ -624,7 +672,7 @@ class Pages:
     async def _save_in_time(self, tab: Tab) -> None:
         try:
             await self.save(tab)
-        except TabRefused as error:
+        except (TabRefused, ToolError) as error:
             _log.warning("Outputs of a running cell of %s: %s", tab.path, error.message)
         except TabGone:
             # It saves when it reconnects; otherwise the output writer uses another sink.
@@ -688,6 +736,30 @@ def _listed(listed: list[Any]) -> list[Json]:
         if len(name) > MAX_NAME or len(path) > MAX_PATH:
             raise InvalidArguments("The id or the path of a notebook in a tab is too long.")
     return listed
+
+
+async def _save(tab: Tab) -> None:
+    """Save a tab.
+
+    A page that differs from the file by changes of the server alone says so and waits: the server makes
+    the same changes to the file, and the cost follows them. Otherwise the page saves the whole notebook.
+    """
+    edits, tab.edits = tab.edits, {}
+    runs, tab.runs = tab.runs, {}
+    if tab.shared or tab.write is None:
+        await tab.ask("save")
+        return
+    base = (await tab.ask("save", ops=[*edits], cells=[*runs])).get("base")
+    if base is None:
+        return
+    written: str | None = None
+    try:
+        written = await tab.write(base, [*edits.values()], [*runs.values()])
+    finally:
+        # Also after an error, so that the page does not wait.
+        await tab.tell("written", hash=written)
+    if written is None:
+        await tab.ask("save")
 
 
 async def _refresh(tab: Tab) -> None:

@@ -5,6 +5,7 @@ An edit replaces the bytes of the cells that it concerns. All others are kept as
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -98,6 +99,11 @@ class StoredNotebook:
     def data(self) -> bytes:
         """The file's content."""
         return b"".join((self.before, *self.chunks, self.after))
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash of the file's content, as Jupyter has it."""
+        return hashlib.sha256(self.data).hexdigest()
 
     @property
     def size(self) -> int:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.reading import read_cell, snapshot_of
-
-
-@dataclass(slots=True)
-class _Known:
-    """A cell as the tab has it, and as the model has it."""
-
-    stored: Json
-    cell: Cell | None = None
 
 
 @dataclass
@@ -36,7 +28,9 @@ class TabReplica:
     version: int = 0
     ids: list[str] = field(default_factory=list[str])
     checked: bool = False
-    _known: dict[str, _Known] = field(default_factory=dict[str, _Known])
+    _stored: dict[str, Json] = field(default_factory=dict[str, Json])
+    _cells: dict[str, Cell] = field(default_factory=dict[str, Cell])
+    _changed: set[str] = field(default_factory=set[str])
     _metadata: Json = field(default_factory=dict[str, Any])
     _nbformat: tuple[int, int] = (4, 5)
     _snapshot: Snapshot | None = None
@@ -63,43 +57,56 @@ class TabReplica:
                 ``metadata`` and ``nbformat``.
         """
         self.version = int(delta["version"])
-        self._snapshot = None
         for cell_id, stored in cast("dict[str, Json]", delta["changed"]).items():
-            self._known[cell_id] = _Known(_plain(stored))
+            self._stored[cell_id] = _plain(stored)
+            self._changed.add(cell_id)
         if (order := delta.get("order")) is not None:
             self.ids = list(order)
-            self._known = {each: self._known[each] for each in self.ids if each in self._known}
+            kept = {each: self._stored[each] for each in self.ids if each in self._stored}
+            self._stored, self._snapshot = kept, None
         if delta.get("metadata") is not None:
-            self._metadata = delta["metadata"]
+            self._metadata, self._snapshot = delta["metadata"], None
         if delta.get("nbformat") is not None:
             major, minor = delta["nbformat"]
             if (major, minor) != self._nbformat:
                 self._nbformat = (int(major), int(minor))
-                for known in self._known.values():
-                    known.cell = None
+                self._cells, self._snapshot = {}, None
 
     # --- reading
 
     def snapshot(self, path: str) -> Snapshot:
-        """Return the notebook as of the last update."""
-        if self._snapshot is None or self._snapshot.path != path:
-            cells: list[Cell] = []
-            for cell_id in self.ids:
-                known = self._known[cell_id]
-                if known.cell is None:
-                    stored_id = cellforms.id_of(known.stored, self._nbformat)
-                    known.cell = read_cell(known.stored, 0, "", stored_id)
-                cells.append(known.cell)
-            self._snapshot = snapshot_of(path, cells, self._metadata, self._nbformat, live=True)
-        return self._snapshot
+        """Return the notebook as of the last update; the cost follows what changed since the last time."""
+        known = self._snapshot
+        for cell_id in self._changed:
+            self._cells.pop(cell_id, None)
+        if known is None or known.path != path:
+            self._cells = {each: self._cells.get(each) or self._read(each) for each in self.ids}
+            cells = [*self._cells.values()]
+            known = snapshot_of(path, cells, self._metadata, self._nbformat, live=True)
+            self._cells = dict(zip(self.ids, known.cells, strict=True))
+        elif self._changed:
+            # The ids of cells do not change, nor do their places and keys.
+            places = {cell_id: self.ids.index(cell_id) for cell_id in self._changed}
+            shown = list(known.cells)
+            for cell_id, index in places.items():
+                cell = self._read(cell_id, index, shown[index].key)
+                self._cells[cell_id] = shown[index] = cell
+            known = replace(known, cells=tuple(shown))
+        self._snapshot = known
+        self._changed.clear()
+        return known
+
+    def _read(self, cell_id: str, index: int = 0, key: str = "") -> Cell:
+        stored = self._stored[cell_id]
+        return read_cell(stored, index, key, cellforms.id_of(stored, self._nbformat))
 
     def content(self, index: int) -> CellContent:
         """Return the whole content of a cell."""
-        return cellforms.content_of(self._known[self.ids[index]].stored, self._nbformat)
+        return cellforms.content_of(self._stored[self.ids[index]], self._nbformat)
 
     def raw(self) -> Json:
         """Return the whole notebook as JSON."""
-        cells = [dict(self._known[cell_id].stored) for cell_id in self.ids]
+        cells = [dict(self._stored[cell_id]) for cell_id in self.ids]
         if not cellforms.has_ids(self._nbformat):
             for cell in cells:
                 cell.pop("id", None)

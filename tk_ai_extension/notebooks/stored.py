@@ -221,20 +221,53 @@ class StoredDocument(NotebookDocument):
             await self.refresh_tabs()
         return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
 
-    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
-        """Save the outputs of cells that are running or have just ended; see `OutputSaver`."""
+    async def write_changes(
+        self, base: str, edits: Sequence[EditTransaction], runs: Sequence[RunningOutputs]
+    ) -> str | None:
+        """Make changes to the stored notebook that were made in a tab.
+
+        Args:
+            base: The hash that the file must have.
+            edits: Edits, in order, of this notebook.
+            runs: Cells with new outputs.
+
+        Returns:
+            The file's hash afterwards; None if it was not ``base``, or a save hook changed more.
+
+        Raises:
+            ReadOnly, DiskFull, SaveFailed, NotebookNotFound, InvalidNotebook.
+        """
+        made: list[StoredNotebook] = []
 
         def make(notebook: StoredNotebook) -> StoredNotebook:
-            snapshot = notebook.snapshot(self.path)
-            bodies: dict[int, EncodedCell] = {}
-            for running in runs:
-                if (cell := running.find(snapshot)) is None:
-                    continue
-                outputs = cellforms.stored_outputs(running.outputs(), as_lines=notebook.as_lines)
-                values: Json = {"outputs": outputs, "execution_count": running.execution_count}
-                bodies[cell.index] = notebook.updated(cell.index, values)
-            return notebook.replaced(bodies)
+            made.clear()
+            if notebook.digest != base:
+                return notebook
+            for edit in edits:
+                notebook = notebook.edited(edit)
+            made.append(self._with_outputs(notebook, runs))
+            return made[0]
 
         text = self._text
         async with text.lock:
-            await text.rewrite(self.path, make)
+            notebook = await text.rewrite(self.path, make)
+        return notebook.digest if made and made[0] is notebook else None
+
+    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+        """Save the outputs of cells that are running or have just ended; see `OutputSaver`."""
+        text = self._text
+        async with text.lock:
+            await text.rewrite(self.path, lambda notebook: self._with_outputs(notebook, runs))
+
+    def _with_outputs(
+        self, notebook: StoredNotebook, runs: Sequence[RunningOutputs]
+    ) -> StoredNotebook:
+        snapshot = notebook.snapshot(self.path)
+        bodies: dict[int, EncodedCell] = {}
+        for running in runs:
+            if (cell := running.find(snapshot)) is None:
+                continue
+            outputs = cellforms.stored_outputs(running.outputs(), as_lines=notebook.as_lines)
+            values: Json = {"outputs": outputs, "execution_count": running.execution_count}
+            bodies[cell.index] = notebook.updated(cell.index, values)
+        return notebook.replaced(bodies)
