@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.paths import DELETED
 from tk_ai_extension.workspace.database import Database, storable
+from tk_ai_extension.workspace.journal import is_alive, process_of
 
 logger = logging.getLogger(__name__)
 
@@ -159,12 +160,13 @@ class ChatStore:
     """Store of chats: one SQLite file of mode 0600, accessed from one thread.
 
     Args:
-        database: The file; the leases of servers are in a folder beside it.
+        database: The file.
     """
 
     def __init__(self, database: Path) -> None:
         self._database = Database(database, SCHEMA)
-        self._lease = ServerLease(database.with_name("servers"))
+        self._server = f"{secrets.token_hex(4)}@{process_of(os.getpid())}"
+        self._has_claimed = False
 
     async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
         """Create a chat."""
@@ -226,13 +228,13 @@ class ChatStore:
         """
 
         def take(db: sqlite3.Connection) -> Chat:
-            self._lease.begin()
+            self._has_claimed = True
             # No other server may read before this one has written.
             db.execute("BEGIN IMMEDIATE")
             found = self._chat(db, chat.user, chat.id)
             if found.is_elsewhere:
                 raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
-            db.execute("UPDATE chats SET server = ? WHERE id = ?", (self._lease.id, chat.id))
+            db.execute("UPDATE chats SET server = ? WHERE id = ?", (self._server, chat.id))
             return found
 
         return await self._database.run(take)
@@ -240,7 +242,7 @@ class ChatStore:
     async def release(self, chat_id: str) -> None:
         """Release a chat to other servers."""
         update = "UPDATE chats SET server = NULL WHERE id = ? AND server = ?"
-        await self._write(update, chat_id, self._lease.id)
+        await self._write(update, chat_id, self._server)
 
     # -- the agent's history
 
@@ -454,8 +456,10 @@ class ChatStore:
 
     async def close(self) -> None:
         """Finish running operations and close the file."""
+        if self._has_claimed:
+            with suppress(ToolError):  # The claims end with the process.
+                await self._write("UPDATE chats SET server = NULL WHERE server = ?", self._server)
         await self._database.close()
-        self._lease.end()
 
     def _chat(self, db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
         """Return one of a user's own chats.
@@ -471,7 +475,7 @@ class ChatStore:
 
     def _described(self, row: Sequence[Any]) -> Chat:
         *columns, server = row
-        is_elsewhere = server is not None and server != self._lease.id and self._lease.lives(server)
+        is_elsewhere = server not in (None, self._server) and is_alive(server.partition("@")[2])
         return Chat(*columns, is_elsewhere=is_elsewhere)
 
     async def _rows(
