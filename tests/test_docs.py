@@ -14,7 +14,7 @@ import yaml
 
 from scripts.docs.configuration import traits
 from scripts.docs.decisions import decisions
-from scripts.docs.errors import ENDS
+from scripts.docs.errors import ENDS, error_classes
 from scripts.docs.pages import DOCS
 from scripts.docs.performance import performance_page
 from scripts.docs.rest import methods_of, operations, path_of
@@ -23,7 +23,6 @@ from tests.documentation import anchors, page, pages, written
 from tests.proofs import ROOT, proofs
 from tests.requirements import REQUIREMENTS
 from tests.servers import StartServer, start_server
-from tk_ai_extension.cli.commands.topics import error_classes
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import EndStatus
 from tk_ai_extension.server.app import TkAIExtensionApp

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts.docs.markdown import page
-from tk_ai_extension.cli.commands.command import Command
-from tk_ai_extension.cli.commands.table import Commands
+from tk_ai_extension.cli.commands import COMMANDS
+from tk_ai_extension.cli.main import commands_of, groups
+from tk_ai_extension.cli.parsing import tool_parser
 from tk_ai_extension.tools.registry import Registry
 
 
 def commands_page(registry: Registry) -> str:
     """Every command as ``nb COMMAND --help`` explains it, under the headings of ``nb --help``."""
-    commands = Commands(registry)
-    groups: dict[str, list[Command]] = {}
-    for command in commands:
-        groups.setdefault(command.group, []).append(command)
     return page(
         "Commands",
         "*For people and scripts that use `nb`.*",
         "The output of `nb COMMAND --help` for every command. "
         "[The command line](../command-line.md) shows how to use them together.",
-        *_sections(commands, groups.items()),
+        *_sections(registry),
     )
 
 
-def _sections(commands: Commands, groups: Iterable[tuple[str, list[Command]]]) -> Iterable[str]:
-    for title, members in groups:
+def _sections(registry: Registry) -> Iterable[str]:
+    tools = [tool.for_commands() for tool in registry]
+    parsers = {name: tool_parser(tool) for name, tool in commands_of(tools).items()}
+    parsers |= {command.name: command.parser() for command in COMMANDS}
+    for title, members in groups(tools):
         yield f"## {title}"
-        for command in members:
-            yield f"### nb {command.name}"
-            yield f"```text\n{commands.parser(command.name).format_help().rstrip()}\n```"
+        for name in members:
+            yield f"### nb {name}"
+            yield f"```text\n{parsers[name].format_help().rstrip()}\n```"

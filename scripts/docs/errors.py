@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import get_args
 
 import tk_ai_extension.model.agent_errors  # noqa: F401
 from scripts.docs.markdown import code, page, prose, table
-from tk_ai_extension.cli.commands.topics import error_classes
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import EndStatus
 
 ENDS: Mapping[str, str] = {
@@ -21,6 +21,14 @@ ENDS: Mapping[str, str] = {
     "not known; it is never sent again.",
 }
 """What each end of an execution means."""
+
+
+def error_classes(root: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
+    """All error classes with their own code, in the order of definition."""
+    for kind in root.__subclasses__():
+        if "code" in vars(kind):
+            yield kind
+        yield from error_classes(kind)
 
 
 def errors_page(route_errors: Mapping[int, tuple[str, str]]) -> str:

@@ -22,8 +22,6 @@ import nbformat
 import psutil
 import pytest
 
-from tk_ai_extension.cli.terminal import TerminalInfo
-
 DEADLINE = 60
 """Seconds in which a command has to end."""
 
@@ -257,46 +255,3 @@ async def once(is_so: Callable[[], object]) -> None:
 
 def hosts(nb: Nb) -> list[psutil.Process]:
     return [each for each in nb.processes() if "tk_ai_extension.server.headless" in each.cmdline()]
-
-
-class Recorded:
-    """A terminal that keeps what is printed."""
-
-    def __init__(self, **env: str) -> None:
-        self.info = TerminalInfo(
-            "/", "/", columns=80, tty=True, env={"TERM": "xterm-256color", **env}
-        )
-        self.interrupted = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.printed = ""
-
-    def out(self, text: str) -> None:
-        self.printed += text
-
-    err = out
-
-    async def read(self) -> str:
-        raise AssertionError
-
-    async def read_file(self, path: str) -> str:  # noqa: ARG002
-        raise AssertionError
-
-    async def write_file(self, path: str, text: str) -> None:  # noqa: ARG002
-        raise AssertionError
-
-    async def edit(self, text: str, name: str) -> str | None:  # noqa: ARG002
-        raise AssertionError
-
-    def browse(self, url: str) -> None:  # noqa: ARG002
-        raise AssertionError
-
-    def redirect(self, url: str, token: str, notebook: str | None = None) -> None:  # noqa: ARG002
-        raise AssertionError
-
-    async def ask(self, prompt: str) -> str | None:  # noqa: ARG002
-        raise AssertionError
-
-    @property
-    def text(self) -> str:
-        """Without colours."""
-        return re.sub(r"\x1b\[[0-9;]*[mK]", "", self.printed)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import time
-from typing import get_args
+from pathlib import Path
 
 import mcp_types as types
 import pytest
 from mcp import Client
 
-from tests.cli.conftest import Nb, Recorded
+from tests.cli.conftest import Nb
 from tests.cli.test_mcp_command import connected, text
-from tests.proposals import running
-from tk_ai_extension.cli.permission_results import Answered, PendingRequests
-from tk_ai_extension.cli.screen import Screen
-from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.workspace.permissions import Answer, PermissionRequest
 
 
 async def refused(client: Client, tool: str, **arguments: object) -> tuple[str, str]:
@@ -36,7 +29,7 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
         assert f"`nb approve {request}`" in message
         listed = (await asyncio.to_thread(nb, "approve")).out
         assert "wants to call execute_cell in a.ipynb" in listed
-        assert "\n print(6 * 7)\n" in listed
+        assert "print(6 * 7)\n" in listed
         assert (
             f"nb approve {request} [--for chat|chat_tool|notebook|notebook_tool]\n"
             f"nb approve {request} --deny [MESSAGE]"
@@ -44,7 +37,7 @@ async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
         (waits,) = (await asyncio.to_thread(nb, "approve", "--json")).json["permissions"]
         assert (waits["id"], waits["interface"], waits["effect"]) == (request, "mcp", "EXECUTE")
         assert "need your approval: 1" in (await asyncio.to_thread(nb, "status")).out
-        assert "execute_cell" in (await asyncio.to_thread(nb, "approve", request)).out
+        assert "Approved" in (await asyncio.to_thread(nb, "approve", request)).out
         assert "No requests" in (await asyncio.to_thread(nb, "approve")).out
         ran = await client.call_tool("execute_cell", {"cell": 0, "notebook": "a.ipynb"})
         assert "42" in text(ran)
@@ -89,46 +82,25 @@ async def test_a_call_that_is_being_asked_about_goes_on_when_the_terminal_answer
         assert "42" in text(await running)
 
 
-def test_a_request_that_is_not_pending_cannot_be_answered(nb: Nb) -> None:
-    assert nb("approve").out == "No requests are waiting.\n"
-    assert nb("approve", "--json").json == {"permissions": []}
-    assert "not_found" in nb("approve", "0123456789abcdef", status=2).err
-    assert "name the request" in nb("approve", "--deny", status=2).err
-    assert not (nb.root / ".nb").exists()
-
-
-def test_a_person_sees_the_code_and_nothing_obeys_it() -> None:
-    terminal = Recorded()
-    agent = Caller("ada", "key", "mcp", "ask", "agent 1.0")
-    evil = "\x1b[2J\u202e"  # clears the screen; turns what follows round
-    request = PermissionRequest(
-        "9c1f",
-        agent,
-        "execute_ipython",
-        "EXECUTE",
-        None,
-        running(f"x = 1{evil}"),
-        "hash",
-        time.time(),
-    )
-    Screen(terminal, live=True).show(PendingRequests.of([request]))
-    assert re.search(r"agent 1\.0 \(mcp\) wants to call execute_ipython, \d+ s ago", terminal.text)
-    assert "│  x = 1" in terminal.text
-    assert "nb approve 9c1f [--for chat|chat_tool]" in terminal.text
-    assert "\x1b[2J" not in terminal.printed
-    assert "\u202e" not in terminal.printed
+def test_a_request_that_is_not_pending_cannot_be_answered(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
+    shared("open", "a.ipynb")
+    assert shared("approve").out == "No requests are waiting.\n"
+    assert shared("approve", "--json").json == {"permissions": []}
+    assert "not_found" in shared("approve", "0123456789abcdef", status=2).err
+    assert "name the request" in shared("approve", "--deny", status=2).err
 
 
 @pytest.mark.proves("perm:approvals")
-def test_each_answer_is_said_and_only_a_denial_says_that_the_agent_may_not() -> None:
-    said: set[str] = set()
-    for answer in get_args(Answer):
-        result = Answered(
-            id="9c1f", answer=answer, tool="edit_cell", notebook="a.ipynb", author="Claude"
-        )
-        text = result.as_text()
-        assert ("may not" in text) == (answer == "deny")
-        assert ("same effect" in text) == (answer in ("chat", "notebook"))
-        assert ("this session" in text) == answer.startswith("chat")
-        said.add(text)
-    assert len(said) == len(get_args(Answer))
+async def test_a_capped_mode_asks_for_what_a_command_runs(nb: Nb) -> None:
+    config = Path(nb.environment["JUPYTER_CONFIG_DIR"], "jupyter_server_config.py")
+    await asyncio.to_thread(config.write_text, "c.TkAIExtensionApp.mode_cap = 'ask'\n")
+    path = nb.notebook("a.ipynb", "print('\\x1b[2J', 6 * 7)")
+    refused = await asyncio.to_thread(nb, "exec", "0", "-n", "a.ipynb", "--json", status=2)
+    error = refused.json["error"]
+    assert error["code"] == "permission_required"
+    request = error["details"]["permission_id"]
+    assert f"nb approve {request}" in error["message"] + error["hint"]
+    await asyncio.to_thread(nb, "approve", request)
+    assert "42" in (await asyncio.to_thread(nb, "exec", "0", "-n", "a.ipynb")).out
+    assert path.exists()

@@ -7,8 +7,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,42 +125,6 @@ async def test_failures_are_reported_with_a_status(chatting: Nb, model: Scripted
     assert "the message is empty" in (await run(chatting, "chat", status=2)).err
     missing = await run(chatting, "chat", "-n", "missing.ipynb", "Hello.", status=2)
     assert "notebook_not_found" in missing.err
-
-
-async def test_a_command_brings_its_own_key_to_a_host_that_runs_already(
-    nb: Nb, model: ScriptedModel
-) -> None:
-    nb.notebook("a.ipynb", "1")
-    await run(nb, "open", "a.ipynb")
-    model.add(Answer.of("Hello."))
-    environment = {**model.environment, "ANTHROPIC_MODEL": MODEL}
-    assert (await run(nb, "chat", "Hello.", env=environment)).out == "Hello.\n"
-    ran = await run(nb, "run", "import os; print(dict(os.environ))")
-    assert model.environment["ANTHROPIC_API_KEY"] not in ran.out
-
-
-async def test_each_command_asks_the_model_of_its_own_environment(
-    chatting: Nb, model: ScriptedModel
-) -> None:
-    """Also where its message waits for a turn while a command of another environment comes."""
-    async with ScriptedModel().running() as other:
-        held = Held(Answer.of(COUNTED), after=3)
-        model.add(held, Answer.of("The first model."))
-        first = await chatting.start("chat", "-n", "a.ipynb", "Count.")
-        async with asyncio.timeout(DEADLINE):
-            await held.held.wait()
-            (chat,) = await chats(chatting)
-            second = await chatting.start("chat", "--resume", chat["id"], "Which one?", "--json")
-            assert second.stdout is not None
-            assert json.loads(await second.stdout.readline())["kind"] == "message"
-            other.add(Answer.of("The other model."))
-            environment = {**other.environment, "ANTHROPIC_MODEL": MODEL}
-            third = await run(chatting, "chat", "--new", "Which one?", env=environment)
-            held.go_on.set()
-            await first.communicate()
-            out, _ = await second.communicate()
-    assert third.out == "The other model.\n"
-    assert json.loads(out.splitlines()[-1])["text"] == "The first model."
 
 
 async def test_without_a_model_the_tour_answers(nb: Nb) -> None:
@@ -376,12 +338,3 @@ async def test_a_host_that_is_shut_down_ends_what_it_was_asked_and_leaves_nothin
     assert alive == []
     model.add(Answer.of("I counted."))
     assert (await run(chatting, "chat", "What was that?")).out == "I counted.\n"
-
-
-def test_neither_a_command_nor_a_host_imports_the_chat_before_the_first_message() -> None:
-    code = (
-        "import sys, tk_ai_extension.server.headless\n"
-        "print('tk_ai_extension.agent.chats' in sys.modules, 'claude_agent_sdk' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "False False\n"

@@ -17,9 +17,8 @@ from tests.support import faults
 def test_a_notebook_from_nothing_to_results_in_separate_processes(nb: Nb) -> None:
     (nb.root / "work").mkdir()
     nb("open", "work/analysis.ipynb")
-    (empty,) = nb.read("work/analysis.ipynb").cells
-    assert (empty.cell_type, empty.source) == ("code", "")
-    nb("edit", "0", "x = 20")
+    assert nb.read("work/analysis.ipynb").cells == []
+    nb("insert", "0", "x = 20")
     nb("insert", "1", "-", stdin="y = 22\nprint(x + y)\n")
     assert "2 cells" in nb("cells").out
     nb("exec", "0")

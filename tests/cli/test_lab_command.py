@@ -41,7 +41,6 @@ def test_jupyterlab_is_on_the_server_that_has_the_projects_kernels(nb: Nb) -> No
     (kernel,) = nb("ps", "--json").json["kernels"]
     assert kernel["kernel_id"] == session["kernel"]["id"]
     assert get(url, "api/tk-ai/health")["status"] == "ok"
-    # It is not taken for somebody else's, which would have the notebook now.
     assert "42" in nb("run", "x").out
     assert nb("lab", "b.ipynb").out.split("token=")[1] == url.split("token=")[1] + "\n"
     assert nb.host == host
@@ -57,7 +56,7 @@ def test_a_page_without_the_token_gets_nothing(nb: Nb) -> None:
     nb.notebook("a.ipynb", "1")
     nb("open", "a.ipynb")
     parts = urlsplit(nb("lab", "--json").json["url"])
-    for path in ("api/kernels", "api/tk-ai/health", "api/tk-ai/commands", "api/tk-ai/mcp/stdio"):
+    for path in ("api/kernels", "api/tk-ai/health", "api/tk-ai/project/share"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{parts.scheme}://{parts.netloc}/{path}", timeout=30)
         refused.value.close()

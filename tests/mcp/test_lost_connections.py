@@ -17,7 +17,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.cases import Cases
 from tests.mcp.conftest import MODERN
-from tests.mcp.lines import lines_transport
 from tk_ai_extension.tools import execution_results
 from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.workspace.runs import Run
@@ -41,12 +40,11 @@ class CutError(Exception):
     """Drop the connection."""
 
 
-@pytest.fixture(params=["stdio legacy", "stdio auto", "HTTP", "REST"])
+@pytest.fixture(params=["HTTP", "REST"])
 def connect_again(
     request: pytest.FixtureRequest, address: str, jp_auth_header: dict[str, str]
 ) -> Open:
     """Connects by one of the transports in which a client can come back under its name."""
-    transport, _, mode = request.param.partition(" ")
 
     @asynccontextmanager
     async def rest() -> AsyncGenerator[Call]:
@@ -61,19 +59,15 @@ def connect_again(
     @asynccontextmanager
     async def mcp() -> AsyncGenerator[Call]:
         async with httpx2.AsyncClient(headers=jp_auth_header, timeout=30) as http:
-            streams = (
-                lines_transport(address, jp_auth_header, "?caller=me")
-                if transport == "stdio"
-                else streamable_http_client(f"{address}?caller=me", http_client=http)
-            )
-            async with Client(streams, mode=mode or MODERN) as client:
+            streams = streamable_http_client(f"{address}?caller=me", http_client=http)
+            async with Client(streams, mode=MODERN) as client:
 
                 async def call(tool: str, **arguments: Any) -> Any:
                     return (await client.call_tool(tool, arguments)).structured_content
 
                 yield call
 
-    return rest if transport == "REST" else mcp
+    return rest if request.param == "REST" else mcp
 
 
 async def lose(

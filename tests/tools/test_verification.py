@@ -5,17 +5,18 @@ import gc
 import threading
 from collections.abc import Container
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.harness import ALICE
-from tk_ai_extension.cli.commands import verify
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import LimitReached, PermissionDenied, PermissionRequired
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.outputs import StreamBuffer, summarise
+from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.whole_notebooks import TOOLS
 from tk_ai_extension.verification.report import CellReport
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace import runs
@@ -186,14 +187,9 @@ async def test_an_update_keeps_what_somebody_has_run_meanwhile(harness):
     run = harness.workspace.executions.get(ALICE, answer.execution_id)
     await harness.call("execute_cells", notebook="n.ipynb", cells="1")
     theirs = harness.on_disk("n.ipynb").cells[1]
-    notes: list[str] = []
-    session: Any = SimpleNamespace(
-        context=SimpleNamespace(workspace=harness.workspace),
-        caller=ALICE,
-        terminal=SimpleNamespace(err=notes.append),
+    await Registry(TOOLS).call(
+        "store_outputs", {"execution_id": run.id}, ToolContext(harness.workspace, ALICE)
     )
-    await verify._update(session, run.report)
     mine, kept = harness.on_disk("n.ipynb").cells
     assert mine.outputs[0].text == "a\n"
     assert kept == theirs
-    assert notes == ["Cell 2 changed meanwhile: not updated.\n"]

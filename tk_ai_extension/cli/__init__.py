@@ -1,1 +1,1 @@
-"""`nb`, the command line: thin commands and the server behind them."""
+"""`nb`, the command line: a client of the REST routes of Jupyter Server."""

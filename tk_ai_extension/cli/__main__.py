@@ -1,4 +1,4 @@
-"""``python -m tk_ai_extension.cli``: the same as `nb`."""
+"""``python -m tk_ai_extension.cli``: the same as ``nb``."""
 
 import sys
 

@@ -1,9 +1,4 @@
-"""Entry point of `nb`.
-
-A command is a thin client of the Jupyter Server that owns the notebook, the project's own or a person's,
-which has imported everything: it sends the command line and prints the output. Without a server,
-the command reads and edits in this process, more slowly; running code needs one (`nb open` starts it).
-"""
+"""Entry point of `nb`: finds the project and the command, and runs it."""
 
 from __future__ import annotations
 
@@ -12,157 +7,201 @@ import sys
 from contextlib import suppress
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.client import (
-    Console,
-    OutputFailed,
-    Redirect,
-    forward,
-    open_closed_streams,
-    report_failed_output,
-    unreachable,
-    write,
-)
-from tk_ai_extension.cli.connecting import (
-    COMMANDS,
-    CommandConnection,
-    NoAnswer,
-    NoServer,
-    ServerEndpoint,
-    find_server,
-    start_server,
+from tk_ai_extension.cli.commands import COMMANDS, tool_call
+from tk_ai_extension.cli.parsing import (
+    GROUPS,
+    WrongCall,
+    first_sentence,
+    in_command,
+    signature,
+    tool_parser,
 )
 from tk_ai_extension.cli.project import Project, Refused
+from tk_ai_extension.cli.servers import ToolFailed
+from tk_ai_extension.cli.session import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    REFUSED,
+    OutputFailed,
+    Session,
+    write,
+    write_err,
+)
 
-STARTS_SERVER = ("open", "chat", "mcp", "lab")
-"""Commands that start a server if there is none; those that run code do so once their arguments are valid."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
-OF_THE_PROJECT = ("shutdown", "serve", "lab", "doctor")
-"""Commands for the project's own server, even if another server has the notebook."""
+USAGE = "usage: nb [-C FOLDER] COMMAND [ARGUMENTS] [--json]"
+INTRODUCTION = """\
+Notebooks on the command line: read and change their cells, run them in kernels that keep running
+between commands.
 
-OF_THE_PROJECT_OPTIONS = ("--sandbox", "--no-sandbox", "--server")
-"""Options of `nb open` that only the project's own server can carry out."""
+A cell is named by its id or a prefix of it, its index (-1 is the last), or `id.version`,
+which makes a change conditional on the version. `-` stands for standard input.
+
+  nb open analysis.ipynb            start its kernel and make it the current notebook
+  nb cells                          one line per cell
+  nb insert -1 'df.describe()'      a new cell at the end
+  nb exec 318a                      run a cell and save its outputs in the notebook
+  nb read > a.txt; nb write a.txt   the notebook as text and back, merged with changes by others
+"""
+CONCLUSION = """\
+`nb COMMAND --help` says more. -C FOLDER works in another folder; NB_CALLER separates callers of one
+project; `nb --version` prints the version.
+
+Exit status: 0; 1 the cell failed, or the output cannot be written; 2 an error; 3 no kernel or
+server answers; 4 it still runs (`--wait` is over); 130 Ctrl-C (while a cell runs the second one:
+the first interrupts the cell).
+"""
+
+OFFLINE = ("cells", "cell", "read")
+"""Commands that read the file where no server runs."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command.
-
-    Returns:
-        The exit status: 0, 1 where the cell failed, 2 for any refusal, 3 where no kernel or server
-        answers.
-    """
+    """Run one command; return the exit status (see `CONCLUSION`)."""
     argv = sys.argv[1:] if argv is None else argv
-    open_closed_streams()
     try:
-        try:
-            folder, argv = _folder(argv)
-        except FileNotFoundError:
-            raise Refused("the working directory was deleted; change to another one.") from None
-        project = Project.find(folder)
-        name = argv[0] if argv else ""
-        if name == "--version":
-            write(sys.stdout, f"nb {__version__}\n")
-            return wire.OK
-        if project.notice and name != "complete":
-            write(sys.stderr, f"nb: {project.notice}\n")
-        if name == "mcp" and not {"-h", "--help"} & set(argv):
-            from tk_ai_extension.cli.stdio import relay
-
-            return relay(project, argv[1:])
-        return _run(project, folder, argv)
+        argv = _in_folder(argv)
+        return _run(_session(argv), argv)
     except Refused as refusal:
-        with suppress(OutputFailed):
-            write(sys.stderr, f"nb: {refusal}\n")
-        return wire.REFUSED
+        return _refuse("--json" in argv, f"nb: {refusal}")
+    except WrongCall as wrong:
+        return _refuse("--json" in argv, str(wrong).rstrip("\n"))
+    except FileNotFoundError:
+        return _refuse(False, "nb: the working directory was deleted; change to another one.")
     except KeyboardInterrupt:
-        return wire.INTERRUPTED
+        return INTERRUPTED
     except OutputFailed as failure:
-        return report_failed_output(failure)
+        with suppress(OutputFailed):
+            write_err(f"nb: the output cannot be written: {failure}.")
+        return FAILED
 
 
-def _run(project: Project, folder: str, argv: list[str]) -> int:
-    """Run a command in its server, else in this process; return the exit status."""
-    name = argv[0] if argv else ""
-    asks_for_help = bool({"-h", "--help"} & set(argv))
-    found = find_server(
-        project,
-        folder,
-        COMMANDS,
-        starts=name in STARTS_SERVER and not asks_for_help,
-        own=name in OF_THE_PROJECT or _without_own_options(argv) != argv,
-    )
-    console = Console()
-    if isinstance(found, NoServer):
-        from tk_ai_extension.cli.serverless import run
+def _session(argv: list[str]) -> Session:
+    project = Project.find(os.getcwd())
+    if project.notice:
+        write_err(f"nb: {project.notice}")
+    session = Session(project, os.environ.get("NB_CALLER") or "nb", as_json="--json" in argv)
+    if "_ARGCOMPLETE" in os.environ:
+        from tk_ai_extension.cli.completion import complete
 
-        done = run(project, argv, console, found.silent)
+        complete(session)
+    return session
+
+
+def _refuse(as_json: bool, message: str) -> int:
+    if as_json:
+        error = {"code": "invalid_arguments", "message": message, "hint": "See --help."}
+        Session(Project(os.sep), "nb", as_json=True).refuse(error)
     else:
-        done = _forward(found, project, argv, console)
-    if isinstance(done, Redirect) and not done.url:
-        done = _forward(start_server(project, COMMANDS), project, argv, console)
-    if isinstance(done, Redirect):
-        try:
-            with ServerEndpoint(done.url, done.token).open(COMMANDS) as there:
-                place, words = done.notebook, _without_own_options(argv)
-                done = forward(there, words, project.root, console, own=False, notebook=place)
-        except NoAnswer as error:
-            return unreachable(str(error), argv)
-    assert isinstance(done, int)  # only the project's own server sends redirects
-    return done
+        with suppress(OutputFailed):
+            write_err(message)
+    return REFUSED
 
 
-def _without_own_options(argv: list[str]) -> list[str]:
-    """Return a command without the options that only the project's own server can carry out.
-
-    A server that it redirects to does not receive them: they may have another server's token.
-    """
-    if argv[:1] != ["open"]:
-        return argv
-    end = argv.index("--") if "--" in argv else len(argv)
-    words: list[str] = []
-    is_value = False
-    for word in argv[:end]:
-        if not is_value and word.partition("=")[0] not in OF_THE_PROJECT_OPTIONS:
-            words.append(word)
-        is_value = not is_value and word == "--server"
-    return words + argv[end:]
-
-
-def _forward(
-    found: CommandConnection, project: Project, argv: list[str], console: Console
-) -> int | Redirect:
-    """Run a command in a server; return the exit status or a redirect."""
-    with found.connection as connection:
-        return forward(connection, argv, project.root, console, own=found.own)
-
-
-def _folder(argv: list[str]) -> tuple[str, list[str]]:
-    """Return the working folder (``-C FOLDER``, else the current one) and the other words."""
-    if argv[:2] == ["complete", "--"]:
-        words = [_unquoted(word) for word in argv[2:]]
-        folder = os.getcwd()
-        if words[:1] == ["-C"] and len(words) > 2:
-            # Complete the command in that folder.
-            folder, words = _folder(words)
-        return folder, ["complete", "--", *words]
+def _in_folder(argv: list[str]) -> list[str]:
+    """Change to the folder of ``-C FOLDER``; return the other words."""
     if argv[:1] != ["-C"]:
-        return os.getcwd(), argv
+        return argv
     if len(argv) < 2:
         raise Refused("-C needs a folder.")
     try:
         os.chdir(argv[1])
     except OSError as error:
         raise Refused(f"{argv[1]}: {error.strerror}.") from None
-    return os.getcwd(), argv[2:]
+    return argv[2:]
 
 
-def _unquoted(word: str) -> str:
-    """Remove the shell's quotes from a word; the last one may be unclosed."""
-    import shlex
+def _run(session: Session, argv: list[str]) -> int:
+    if argv[:1] == ["--version"]:
+        write(f"nb {__version__}")
+        return OK
+    own = {command.name: command for command in COMMANDS}
+    words = [word for word in argv if word != "--json"]
+    if words[:1] in ([], ["-h"], ["--help"], ["help"]):
+        if len(words) < 2:
+            write(overview(tools_of(session)))
+            return OK
+        argv = [words[1], "--help"]
+    name, rest = argv[0], argv[1:]
+    tools: list[dict[str, Any]] = []
+    try:
+        if name in OFFLINE and "--help" not in rest:
+            from tk_ai_extension.cli.offline import read_offline
 
-    for end in ("", "'", '"'):
-        try:
-            return "".join(shlex.split(word + end))
-        except ValueError:
-            continue
-    return word
+            done = read_offline(session, name, rest)
+            if done is not None:
+                return done
+        if name in own:
+            args = _parsed(own[name].parser(), rest)
+            return OK if args is None else own[name].run(session, args)
+        tools = tools_of(session)
+        tool = commands_of(tools).get(name)
+        if tool is None:
+            raise WrongCall(f"nb: unknown command `{name}`; `nb --help` lists them.")
+        args = _parsed(tool_parser(tool), rest)
+        return OK if args is None else tool_call(session, tool, args)
+    except ToolFailed as error:
+        if not tools:
+            with suppress(ToolFailed):
+                tools = tools_of(session)
+        names = {tool["name"]: command for command, tool in commands_of(tools, own).items()}
+        return session.refuse(error.error, names)
+
+
+def _parsed(parser: Any, words: list[str]) -> Any:
+    """Return the parsed arguments; None if only the help was asked for."""
+    try:
+        return parser.parse_args(words)
+    except SystemExit:
+        return None
+
+
+def tools_of(session: Session) -> list[dict[str, Any]]:
+    """Return the descriptions of the tools: those of the server, else the default ones."""
+    with suppress(ToolFailed):
+        found = session.server(starts=False, changes=False).tools()
+        if found is not None:
+            return found
+    from tk_ai_extension.tools.registry import Registry
+
+    return [tool.for_commands() for tool in Registry.load()]
+
+
+def commands_of(
+    tools: list[dict[str, Any]], own: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the tools by the name of their command, without those that have a command of `nb`'s.
+
+    Args:
+        tools: Their descriptions.
+        own: Given to include those, too.
+    """
+    names = {command.name for command in COMMANDS} if own is None else set[str]()
+    found = {signature(tool)[0]: tool for tool in tools}
+    return {name: tool for name, tool in found.items() if name not in names}
+
+
+def groups(tools: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the headings of the overview, each with its commands and their summaries."""
+    found: dict[str, dict[str, str]] = {}
+    for command in COMMANDS:
+        found.setdefault(command.group, {})[command.name] = command.summary
+    for name, tool in commands_of(tools).items():
+        text = in_command(tool["description"], tool)
+        found.setdefault(GROUPS[tool["effect"]], {})[name] = text
+    yield from found.items()
+
+
+def overview(tools: list[dict[str, Any]]) -> str:
+    """Return the text of ``nb --help``."""
+    lines = [USAGE, "", INTRODUCTION]
+    for title, members in groups(tools):
+        lines.append(f"{title}:")
+        lines += [f"  {name:<12} {first_sentence(text)}" for name, text in members.items()]
+        lines.append("")
+    return "\n".join([*lines, CONCLUSION])

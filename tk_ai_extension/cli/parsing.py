@@ -1,31 +1,31 @@
-"""Parsing of command lines into a tool's arguments; the parsers are generated from the registry."""
+"""Parsers of commands, made from the descriptions of tools, and the commands' examples."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
 
 from tk_ai_extension.tools.glossary import meaning
-from tk_ai_extension.tools.registry import Tool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
 
 STDIN = "-"
 """Stands for standard input in place of a text."""
+
+GROUPS = {"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}
+"""Headings of the commands of tools, by effect."""
 
 
 class WrongCall(Exception):
     """The command line is invalid; the message has the usage."""
 
 
-class HelpAsked(Exception):
-    """``--help``: the message is the help."""
-
-
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises instead of ending the process, and prints nothing itself."""
+    """An argument parser whose errors are `WrongCall`; options cannot be abbreviated."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -35,49 +35,27 @@ class Parser(argparse.ArgumentParser):
         """Raise `WrongCall` with the usage."""
         raise WrongCall(f"{self.prog}: {message}\n{self.format_usage()}")
 
-    def print_help(self, file: Any = None) -> NoReturn:  # noqa: ARG002 - argparse's signature
-        """Raise `HelpAsked` with the help."""
-        raise HelpAsked(self.format_help())
 
-
-@dataclass(frozen=True, slots=True)
-class CommandSignature:
-    """Signature of a tool on the command line: ``@tool(..., command="insert index source")``.
-
-    Attributes:
-        name: The command's name.
-        positionals: The positional arguments; the others are options.
-    """
-
-    name: str
-    positionals: tuple[str, ...]
-
-    @classmethod
-    def of(cls, tool: Tool) -> CommandSignature:
-        """Return a tool's signature: its own, else its name with dashes and its required arguments."""
-        if tool.command:
-            name, *positionals = tool.command.split()
-            return cls(name, tuple(positionals))
-        required = [name for name, f in tool.arguments.model_fields.items() if f.is_required()]
-        return cls(tool.name.replace("_", "-"), tuple(required))
+def command_parser(name: str, summary: str, examples: Sequence[str]) -> Parser:
+    """Return a parser with what all commands have."""
+    shown = "\n".join(f"  {line}" for line in examples)
+    parser = Parser(
+        prog=f"nb {name}",
+        description=summary,
+        epilog=f"examples:\n{shown}" if shown else None,
+    )
+    parser.add_argument("--json", action="store_true", help="answer as JSON, for programs")
+    return parser
 
 
 class _OneNotebook(argparse.Action):
-    """A notebook as a positional argument or by ``-n``; two different ones are refused."""
+    """A notebook may be given as a positional argument or by ``-n``, but not twice."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,  # noqa: ARG002 - argparse's signature
-    ) -> None:
-        given = getattr(namespace, self.dest, None)
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
         if values is None:
-            # The positional was omitted: keep the value of -n.
-            values = given
-        elif given not in (None, values):
-            parser.error(f"two notebooks are given: {given} and {values}")
+            return
+        if getattr(namespace, self.dest, None) is not None:
+            parser.error(f"{option or 'NOTEBOOK'}: the notebook is already given")
         setattr(namespace, self.dest, values)
 
 
@@ -86,9 +64,9 @@ def add_notebook(
     *,
     by_place: bool = True,
     required: bool = False,
-    help: str = "path or name (default: the current one)",  # noqa: A002 - argparse's name for it
+    help: str = "path or name of the notebook (default: the current one)",  # noqa: A002 - argparse's name
 ) -> None:
-    """Add a command's notebook argument: ``-n``, and a positional unless `by_place` is false."""
+    """Add a command's notebook argument: ``-n``, and a positional one unless `by_place` is false."""
     described: dict[str, Any] = {"action": _OneNotebook, "metavar": "NOTEBOOK"}
     if by_place:
         nargs = None if required else "?"
@@ -98,53 +76,52 @@ def add_notebook(
     parser.add_argument("-n", "--notebook", required=required, help=help, **described)
 
 
-def add_tool_arguments(
-    parser: argparse.ArgumentParser,
-    tool: Tool,
-    positionals: Sequence[str],
-    *,
-    exclude: Sequence[str] = (),
-) -> None:
-    """Add a tool's arguments to a parser.
+def signature(tool: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the name of a tool's command and its positional arguments; the others are options."""
+    if tool["command"]:
+        name, *positionals = tool["command"].split()
+        return name, positionals
+    return tool["name"].replace("_", "-").lower(), list(tool["input_schema"].get("required", ()))
 
-    Args:
-        parser: The parser.
-        tool: The tool.
-        positionals: The positional arguments, in order.
-        exclude: Arguments to leave out.
-    """
-    properties: Mapping[str, Mapping[str, Any]] = tool.input_schema["properties"]
-    names = [*positionals, *(name for name in properties if name not in positionals)]
-    for name in names:
-        if name in exclude:
-            continue
-        schema = properties[name]
-        required = tool.arguments.model_fields[name].is_required()
-        help_text = _help(tool, name, schema, positionals)
-        _add(parser, name, schema, by_place=name in positionals, required=required, help=help_text)
+
+def tool_parser(tool: Mapping[str, Any]) -> Parser:
+    """Return the parser of a tool's command."""
+    name, _ = signature(tool)
+    summary = in_command(tool["description"], tool)
+    parser = command_parser(name, summary, EXAMPLES.get(name, ()))
+    add_tool_arguments(parser, tool)
+    return parser
+
+
+def add_tool_arguments(
+    parser: argparse.ArgumentParser, tool: Mapping[str, Any], *, exclude: Sequence[str] = ()
+) -> None:
+    """Add a tool's arguments to a parser; those that are not given are not in its namespace."""
+    schema = tool["input_schema"]
+    _, positionals = signature(tool)
+    needed = schema.get("required", ())
+    for name in [*positionals, *(each for each in schema["properties"] if each not in positionals)]:
+        if name not in exclude:
+            _add(parser, tool, name, by_place=name in positionals, required=name in needed)
 
 
 def _add(
     parser: argparse.ArgumentParser,
+    tool: Mapping[str, Any],
     name: str,
-    schema: Mapping[str, Any],
     *,
     by_place: bool,
     required: bool,
-    help: str,  # noqa: A002 - argparse's name for it
 ) -> None:
+    schema = tool["input_schema"]["properties"][name]
+    described: dict[str, Any] = {"help": _help(tool, name, schema)}
     if name == "notebook":
-        add_notebook(parser, by_place=by_place, required=required, help=help)
+        add_notebook(parser, by_place=by_place, required=required, **described)
         return
-    described: dict[str, Any] = {"help": help}
+    option = f"--{name.replace('_', '-')}"
     if schema.get("type") == "boolean" and not by_place:
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            dest=name,
-            action=argparse.BooleanOptionalAction,
-            default=argparse.SUPPRESS,
-            **described,
-        )
+        described |= {"action": argparse.BooleanOptionalAction, "default": argparse.SUPPRESS}
+        parser.add_argument(option, dest=name, **described)
         return
     if "enum" in schema:
         described["choices"] = schema["enum"]
@@ -152,46 +129,35 @@ def _add(
         described["type"] = _converter(schema)
         described["metavar"] = name.upper().replace("_", "-")
     if by_place:
-        parser.add_argument(
-            name,
-            nargs=None if required else "?",
-            **described,
-        )
-        return
-    parser.add_argument(
-        f"--{name.replace('_', '-')}",
-        dest=name,
-        required=required,
-        default=argparse.SUPPRESS,
-        **described,
-    )
+        parser.add_argument(name, nargs=None if required else "?", **described)
+    else:
+        described |= {"required": required, "default": argparse.SUPPRESS}
+        parser.add_argument(option, dest=name, **described)
 
 
-def in_command(text: str, tool: Tool, positionals: Sequence[str]) -> str:
+def in_command(text: str, tool: Mapping[str, Any]) -> str:
     """Write a tool's arguments in a text as the command's: `` `old` `` as ``OLD``, others as options."""
+    _, positionals = signature(tool)
 
     def written(found: re.Match[str]) -> str:
         name = found[1]
-        if name not in tool.input_schema["properties"]:
+        if name not in tool["input_schema"]["properties"]:
             return found[0]
         return name.upper() if name in positionals else f"--{name.replace('_', '-')}"
 
-    return re.sub("`([a-z_]+)`", written, text)
+    return re.sub("`([a-z_]+)`", written, " ".join(text.split()))
 
 
-def _help(tool: Tool, name: str, schema: Mapping[str, Any], positionals: Sequence[str]) -> str:
-    text = str(schema.get("description") or meaning(tool.name, name))
-    text = in_command(text, tool, positionals)
+def _help(tool: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> str:
+    text = in_command(str(schema.get("description") or meaning(tool["name"], name)), tool)
     # As a phrase in a list, without links to the documentation.
     text = re.sub(r"\[([^][]+)\]\([^()]*\)", r"\1", text).replace("%", "%%").replace("`", "")
     text = text[:1].lower() + text[1:].removesuffix(".")
-    # Commands take paths from the shell's folder: see `Session.located`.
     text = text.replace("relative to the server's root", "relative to the current folder")
     text = text.replace("the server's root", "the project's folder")
     if name == "wait":
-        # Commands wait without a limit: see `Session.run`.
         return f"{text} (default: until it ends)"
-    if "default" in schema and schema["default"] not in (None, "", False):
+    if schema.get("default") not in (None, "", False):
         text = f"{text} (default: {schema['default']})".strip()
     return text
 
@@ -201,42 +167,80 @@ def _converter(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     if isinstance(kinds, list):
         # A cell: an id or an index; the tool tells them apart.
         return str
-    return {"string": str, "integer": _integer, "number": _number}.get(str(kinds), _json)
+    return {"string": str, "integer": integer, "number": number}.get(str(kinds), _json)
 
 
-def _integer(text: str) -> int:
+def integer(text: str) -> int:
+    """Parse a whole number."""
     try:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """Parse a number."""
     try:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
-class FromStdin:
-    """An argument whose JSON value is read from standard input."""
-
-    def parse(self, text: str) -> Any:
-        """Return the parsed value.
-
-        Raises:
-            WrongCall: the input is not JSON.
-        """
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise WrongCall(f"nb: standard input is not JSON: {error}\n") from None
-
-
 def _json(text: str) -> Any:
-    if text == STDIN:
-        return FromStdin()
+    """Parse JSON; ``-`` stays as it is: the caller reads standard input."""
     try:
-        return json.loads(text)
+        return STDIN if text == STDIN else json.loads(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"not JSON: {error}") from None
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a summary, for a list of commands."""
+    first = re.split(r"(?<=[.;:]) ", text, maxsplit=1)[0].rstrip(";:.")
+    return re.sub(r" \([^)]*$", "", first) + "."
+
+
+EXAMPLES: Mapping[str, Sequence[str]] = {
+    "add": ("nb add 'df.describe()'              # append a cell and run it", "nb add - < new.py"),
+    "apply": (
+        """nb apply '[{"action": "delete", "cell": 3}, {"action": "insert", "source": "x = 1"}]'""",
+        "nb apply - --run < operations.json  # all or nothing, then run the changed cells",
+    ),
+    "cat": ("nb cat data.csv --limit 20", "nb cat train.log --grep loss"),
+    "cell": ("nb cell 3", "nb cell 318a --no-outputs"),
+    "cells": ("nb cells", "nb cells other.ipynb --json"),
+    "clear": ("nb clear 0-3,7", "nb clear --all"),
+    "create": (
+        "nb create new.ipynb --kernel-name python3",
+        """nb create new.ipynb --cells '[{"source": "# Prices", "cell_type": "markdown"}]'""",
+    ),
+    "files": ("nb files", "nb files data --pattern '*.csv'"),
+    "history": ("nb history --limit 20",),
+    "insert": (
+        "nb insert 2 'x = 1'                 # at index 2",
+        "nb insert - < new.py                # at the end",
+        "nb insert 0 '# Title' --cell-type markdown",
+    ),
+    "interrupt": ("nb interrupt",),
+    "kernel": ("nb kernel --json",),
+    "kernels": ("nb kernels                          # for: nb open new.ipynb --kernel NAME",),
+    "managed": ("nb managed",),
+    "mv": ("nb mv 318a 0                        # make it the first cell",),
+    "notebooks": ("nb notebooks --recursive",),
+    "output": ("nb output 9f2c0b1d7e44 --grep Error  # the id is where the output was cut",),
+    "ps": ("nb ps",),
+    "replace": ("nb replace 318a 'lr = 0.1' 'lr = 0.01'",),
+    "restart": ("nb restart",),
+    "rm": ("nb rm 3", "nb rm 318a.9f2c                     # only if it is still that version"),
+    "search": (
+        "nb search 'read_csv'",
+        "nb search Error --where outputs",
+        "nb search 'read_csv' -n data         # all notebooks in the folder",
+    ),
+    "stop": ("nb stop                             # loses its variables; the notebook is kept",),
+    "undo": ("nb undo", "nb undo 3"),
+    "unuse": ("nb unuse --shutdown-kernel",),
+    "var": ("nb var df",),
+    "vars": ("nb vars 'df*'",),
+}
+"""Examples by command; a test parses each."""

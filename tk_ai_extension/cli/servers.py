@@ -1,331 +1,480 @@
-"""This user's running Jupyter Servers, and which of them a notebook belongs to."""
+"""Jupyter Servers of this user: requests to one, which of them has a notebook, and the start of one.
+
+Only fast imports: every command uses this module.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import http.client
 import json
 import os
-import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+import sys
+from contextlib import suppress
+from urllib.parse import parse_qs, quote, urlsplit
 
-import psutil
+from tk_ai_extension._version import __version__
+from tk_ai_extension.cli.project import Project, Refused
 
-from tk_ai_extension.cli.connecting import answer_timeout, running_servers, runtime_folder
-from tk_ai_extension.model.errors import OpenElsewhere, ToolError
-from tk_ai_extension.model.masking import masked
-from tk_ai_extension.workspace.permissions import Effect
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
-NOT_ASKED = 30.0
-"""Seconds before a server that did not answer, or has no extension, is asked again."""
+CONNECT_TIMEOUT = 10.0
+"""Seconds in which a server has to answer the first request."""
 
-LOCAL = ("localhost", "127.0.0.1", "::1")
-"""Names of this machine."""
+HEADLESS = "tk_ai_extension.server.headless"
+"""Module of a project's own server."""
 
+LISTENS = "listens"
+"""Output of a project's server that is listening; any other output is the reason why it cannot."""
 
-class ServerUnreachable(ToolError):
-    """A Jupyter Server does not answer, or refuses us."""
+API = "api/tk-ai"
 
-    code = "server_unreachable"
-    status = 502
-    retryable = True
-    default_hint = "Check that the server runs, and give its address with the token."
+TOKENS = "nb-servers.json"
+"""File in Jupyter's data folder: the servers that projects are attached to, with their tokens."""
 
 
-class ServerGone(ServerUnreachable):
-    """A Jupyter Server has stopped: nothing listens at its address."""
+class ToolFailed(Exception):
+    """A server answers with a typed error: code, message, hint and, for some codes, details."""
+
+    def __init__(self, error: Mapping[str, Any]) -> None:
+        super().__init__(error.get("message", ""))
+        self.error = error
+        self.code = str(error.get("code", ""))
 
 
-class ServerSilent(ServerUnreachable):
-    """A Jupyter Server accepts a request and does not answer."""
+class Unreachable(ToolFailed):
+    """No server answers, or it refuses the token."""
 
-    default_hint = "The server is hung or overloaded: check or restart it."
-
-
-class ServerRefused(ServerUnreachable):
-    """A Jupyter Server does not accept our token."""
-
-    retryable = False
-    default_hint = "Give the server's address with its token: `jupyter server list` shows it."
+    def __init__(self, message: str, hint: str = "Check that the server runs.") -> None:
+        super().__init__({"code": "server_unreachable", "message": message, "hint": hint})
 
 
-STRANGER = (
-    "Install tk-ai-extension where that server runs and restart it, or close the notebook there: what is "
-    "written underneath an open tab is lost, or takes its work away."
-)
-"""Hint for a notebook that is open in a server without the extension."""
-
-
-@dataclass(frozen=True, slots=True)
 class Server:
     """A running Jupyter Server.
 
     Attributes:
-        url: Its address with the base URL, ending in a slash.
+        url: Its address, ending in a slash.
         token: Its token.
-        root: The folder of its notebooks; None if it is not on this machine.
-        started: Time of its runtime file, in ns; identifies it among servers at that address.
+        root: The folder of its notebooks, without links; empty if it is on another machine.
+        is_headless: Whether `nb` has started it.
+        pid: Its process id; 0 if unknown.
     """
 
-    url: str
-    token: str = field(repr=False)
-    root: Path | None = None
-    started: int = 0
+    def __init__(
+        self, url: str, token: str, root: str = "", *, is_headless: bool = False, pid: int = 0
+    ) -> None:
+        self.url = url
+        self.token = token
+        self.root = root
+        self.is_headless = is_headless
+        self.pid = pid
+        self._connection: http.client.HTTPConnection | None = None
+        self._tools: list[dict[str, Any]] | None = None
 
     @classmethod
     def at(cls, address: str, token: str = "") -> Server:
         """Parse a server's address as Jupyter prints it, with the token.
 
-        Args:
-            address: The address.
-            token: The token, if the address has none.
-
         Raises:
-            ServerUnreachable: the address is invalid.
+            Refused: it is not an address.
         """
-        try:
-            parts = urlsplit(address)
-        except ValueError:
-            parts = urlsplit("")
+        parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
-            raise ServerUnreachable(f"`{masked(address)}` is not an address of a Jupyter Server.")
+            raise Refused("this is not an address of a Jupyter Server.")
         path = parts.path
         for page in ("/lab", "/tree", "/notebooks"):
-            path = path.split(page)[0] if page in path else path
-        token = parse_qs(parts.query).get("token", [""])[0] or token
+            path = path.split(page)[0]
+        token = parse_qs(parts.query).get("token", [token])[0]
         return cls(f"{parts.scheme}://{parts.netloc}{path.rstrip('/')}/", token)
 
-    async def get(self, path: str) -> Any:
-        """Send a GET request; return the JSON, or None for 404.
-
-        Raises:
-            ServerGone: nothing listens there.
-            ServerSilent: it does not answer in time.
-            ServerUnreachable: it does not answer, or refuses us.
-        """
-        from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
-        from tornado.simple_httpclient import HTTPTimeoutError
-
-        timeout = answer_timeout() / 2
-        request = HTTPRequest(
-            self.url + path,
-            headers={"Authorization": f"token {self.token}"} if self.token else {},
-            request_timeout=timeout,
-            connect_timeout=timeout,
-            follow_redirects=False,
-        )
-        try:
-            return json.loads((await AsyncHTTPClient().fetch(request)).body)
-        except HTTPTimeoutError as error:
-            raise ServerSilent(f"{self.url} did not answer within {timeout:.0f} s.") from error
-        except HTTPClientError as error:
-            if error.code == 404:
-                return None
-            if error.code in (401, 403):
-                raise ServerRefused(f"{self.url} does not accept this token.") from error
-            raise ServerUnreachable(f"{self.url} answers {error.code} {error.message}.") from error
-        except ConnectionRefusedError as error:
-            raise ServerGone(f"{self.url} does not answer: {error}") from error
-        except (OSError, ValueError) as error:
-            raise ServerUnreachable(f"{self.url} does not answer: {error}") from error
-
-
-class Servers:
-    """Finds the server that a path belongs to, from Jupyter's runtime files.
-
-    Args:
-        runtime: The folder of runtime files; by default Jupyter's.
-        clock: Returns seconds; measures the time since a server was asked.
-    """
-
-    def __init__(
-        self, runtime: Path | None = None, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._runtime = str(runtime or runtime_folder())
-        self._clock = clock
-        # A project's own server is not among the others, even with a runtime file.
-        self._process = os.getpid() if runtime is None else 0
-        # Whether a server has the extension, and when that was asked.
-        self._extended: dict[Server, tuple[bool, float]] = {}
-        # When a server did not answer: each further request would take the whole timeout.
-        self._silent: dict[Server, float] = {}
-
-    async def owner_of(self, path: Path, effect: Effect = "READ") -> Server | None:
-        """Return the server with the extension whose root contains a path; None if there is none.
-
-        The one with the deepest folder wins.
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Send a request and return the JSON of the answer, or its text.
 
         Args:
-            path: A notebook.
-            effect: The effect of the call: reading is always possible.
+            method: The HTTP method.
+            path: Below the server's address.
+            body: Is sent as JSON; None for none.
+            headers: Further headers.
+            timeout: Seconds without an answer; None for no limit.
 
         Raises:
-            OpenElsewhere: it would be changed or run, and a server without the extension has a
-                session for it, or a server does not say whether it has.
+            Unreachable: no answer.
+            ToolFailed: the server answers with an error.
         """
-        path = await asyncio.to_thread(path.resolve)
-        found = [
-            server
-            for server in self.running()
-            if server.root is not None and path.is_relative_to(server.root)
-        ]
-        found.sort(key=lambda server: len(str(server.root)), reverse=True)
-        strangers: list[tuple[Server, ServerUnreachable | None]] = []
-        # All at once: each that hangs takes as long as it may.
-        async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(self._ask(server)) for server in found]
-            for server, asking in zip(found, asked, strict=True):
-                answer = await asking
-                if answer is True:
-                    for other in asked:
-                        other.cancel()
-                    return server
-                if not isinstance(answer, ServerGone):
-                    strangers.append((server, answer or None))
-        if effect != "READ":
-            for server, error in strangers:
-                await self._refuse_if_open(server, path, error)
-        return None
+        response = self.open(method, path, body, headers=headers, timeout=timeout)
+        data = self._read(response)
+        is_json = response.headers.get_content_type() == "application/json"
+        return json.loads(data) if is_json and data else data.decode(errors="replace")
 
-    def unresponsive_over(self, path: Path) -> list[Server]:
-        """Return the servers whose root contains a notebook and which recently did not answer."""
-        if not self._silent:
-            return []
-        path = path.resolve()
-        return [
-            server
-            for server in self.running()
-            if server.root is not None
-            and path.is_relative_to(server.root)
-            and self._unresponsive_for(server) is not None
-        ]
-
-    def mark_unresponsive(self, server: Server) -> None:
-        """Record that a server does not answer: it is not asked again for a while."""
-        self._silent[server] = self._clock()
-
-    def did_not_answer(self, urls: Collection[str]) -> None:
-        """The servers of these addresses did not answer just now: they are not asked for a while."""
-        for server in self.running():
-            if server.url in urls:
-                self.mark_unresponsive(server)
-
-    def check(self, server: Server) -> None:
-        """Check that a server has not recently failed to answer.
+    def open(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> http.client.HTTPResponse:
+        """Send a request and return the response, whose body is not read yet.
 
         Raises:
-            ServerSilent.
+            Unreachable: no answer.
+            ToolFailed: the server answers with an error.
         """
-        ago = self._unresponsive_for(server)
-        if ago is not None:
-            raise ServerSilent(
-                f"{server.url} did not answer {ago:.0f} s ago; it is asked again in "
-                f"{NOT_ASKED - ago:.0f} s."
-            )
-
-    def _unresponsive_for(self, server: Server) -> float | None:
-        since = self._silent.get(server)
-        if since is None:
-            return None
-        ago = self._clock() - since
-        if ago < NOT_ASKED:
-            return ago
-        del self._silent[server]
-        return None
-
-    def at(self, address: str, token: str = "") -> Server:
-        """Return the server at an address, as `Server.at`, with the token of one that runs here."""
-        named = Server.at(address, token)
-        if not named.token:
-            for server in self.running():
-                if _place(server.url) == _place(named.url):
-                    return replace(server, root=None, started=0)
-        return named
-
-    def running(self) -> list[Server]:
-        """Return this user's servers that run on this machine."""
-        return [
-            Server(each.url, each.token, Path(each.root), each.started)
-            for each in running_servers(self._runtime)
-            if each.pid != self._process and psutil.pid_exists(each.pid)
-        ]
-
-    async def has_extension(self, server: Server) -> bool:
-        """Whether a server has the extension; False if it does not answer."""
+        sent = {"User-Agent": f"nb/{__version__}", "Accept": "application/json", **(headers or {})}
+        if self.token:
+            sent["Authorization"] = f"token {self.token}"
+        if body is not None:
+            body = json.dumps(body).encode()
+            sent["Content-Type"] = "application/json"
+        parts = urlsplit(self.url)
         try:
-            return await self.is_extended(server)
-        except ServerUnreachable:
-            return False
+            connection = self._connection
+            if connection is None:
+                kind = http.client.HTTPConnection
+                if parts.scheme == "https":
+                    kind = http.client.HTTPSConnection
+                connection = kind(parts.netloc, timeout=CONNECT_TIMEOUT)
+                connection.connect()
+            self._connection = connection
+            assert connection.sock is not None
+            connection.sock.settimeout(timeout)
+            connection.request(method, parts.path + path, body, sent)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            why = "did not answer in time" if isinstance(error, TimeoutError) else str(error)
+            raise Unreachable(
+                f"{self.url} does not answer: {why or type(error).__name__}."
+            ) from None
+        if response.status < 300:
+            return response
+        raise self._error(response, self._read(response))
 
-    async def is_extended(self, server: Server) -> bool:
-        """Whether a server has the extension.
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        try:
+            data = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise Unreachable(f"{self.url} broke off its answer: {error}.") from None
+        if response.will_close:
+            self.close()
+        return data
+
+    def _error(self, response: http.client.HTTPResponse, data: bytes) -> ToolFailed:
+        try:
+            return ToolFailed(json.loads(data)["error"])
+        except (ValueError, LookupError, TypeError):
+            pass
+        if response.status in (401, 403):
+            hint = "Give its address with the token: `nb open NOTEBOOK --server URL`."
+            return Unreachable(f"{self.url} does not accept this token.", hint)
+        code = "not_found" if response.status == 404 else "internal_error"
+        message = f"{self.url} answers {response.status} {response.reason}."
+        return ToolFailed({"code": code, "message": message, "hint": "See the server's log."})
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def again(self) -> Server:
+        """Return the same server with a connection of its own, for requests beside a waiting one."""
+        return Server(self.url, self.token, self.root, is_headless=self.is_headless, pid=self.pid)
+
+    def tools(self) -> list[dict[str, Any]] | None:
+        """Return the descriptions of the tools; None if the server does not have the extension.
 
         Raises:
-            ServerUnreachable: the server does not answer, or refuses the token.
+            Unreachable: no answer.
         """
-        extended, since = self._extended.get(server, (False, -NOT_ASKED))
-        # A server without the extension may get it later; one with it keeps it until its restart.
-        if not extended and self._clock() - since >= NOT_ASKED:
-            answer = await self._get(server, "api/tk-ai/health")
-            extended = isinstance(answer, dict) and "version" in answer
-            self._extended[server] = (extended, self._clock())
-        return extended
+        if self._tools is None:
+            try:
+                answer = self.request("GET", f"{API}/tools?for=commands", timeout=CONNECT_TIMEOUT)
+            except ToolFailed as error:
+                if error.code == "not_found":
+                    return None
+                raise
+            if not isinstance(answer, dict):
+                return None
+            self._tools = answer["tools"]
+        return self._tools
 
-    async def _ask(self, server: Server) -> bool | ServerUnreachable:
-        """Whether this extension answers there, or why nobody can say."""
-        try:
-            return await self.is_extended(server)
-        except ServerUnreachable as error:
-            return error
+    def call(self, tool: str, arguments: Mapping[str, Any], caller: str | None) -> dict[str, Any]:
+        """Call a tool; return ``text``, ``is_error`` and the structured ``result``.
 
-    async def _get(self, server: Server, path: str) -> Any:
-        """Send a request, as `Server.get`; fail at once if the server recently did not answer."""
-        self.check(server)
+        Args:
+            tool: Its name; ``toolset:name`` for one of another toolset.
+            arguments: Its arguments.
+            caller: The caller's key; None for none.
+
+        Raises:
+            Unreachable: no answer.
+            ToolFailed: the call failed.
+        """
+        toolset, _, name = tool.rpartition(":")
+        query = f"?toolsets={toolset}&with_text=1" if toolset else "?with_text=1"
+        headers = (
+            {} if caller is None else {"X-TK-Caller": caller if caller.isascii() else quote(caller)}
+        )
+        return self.request("POST", f"{API}/tools/{name}{query}", dict(arguments), headers=headers)
+
+    def events(self, path: str, body: Any) -> Iterator[dict[str, Any]]:
+        """Send a request and yield the data of the answer's server-sent events."""
+        response = self.open("POST", path, body, headers={"Accept": "text/event-stream"})
+        for line in response:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+        self.close()
+
+    def has_open(self, path: str) -> bool:
+        """Whether the server has a session for a notebook, also one without the extension."""
+        sessions = self.request("GET", "api/sessions", timeout=CONNECT_TIMEOUT)
+        return any(each.get("path", "").removeprefix("RTC:") == path for each in sessions)
+
+
+# -- finding one
+
+
+def runtime_folder() -> str:
+    """Return Jupyter's runtime folder, as `jupyter_core.paths.jupyter_runtime_dir` does."""
+    return os.environ.get("JUPYTER_RUNTIME_DIR") or os.path.join(data_folder(), "runtime")
+
+
+def data_folder() -> str:
+    """Return Jupyter's data folder of this user, as `jupyter_core.paths.jupyter_data_dir` does."""
+    if "JUPYTER_DATA_DIR" in os.environ:
+        return os.environ["JUPYTER_DATA_DIR"]
+    home = os.path.expanduser("~")
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Jupyter")
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("APPDATA") or home, "jupyter")
+    share = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    return os.path.join(share, "jupyter")
+
+
+def running_servers() -> list[Server]:
+    """Return the servers of this user that Jupyter's runtime files name; some may have crashed since.
+
+    `jupyter_server.serverapp.list_running_servers` reads the same files, but takes half a second to import.
+    """
+    folder = runtime_folder()
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    found: list[Server] = []
+    for name in names:
+        if not (name.startswith("jpserver-") and name.endswith(".json")):
+            continue
+        path = os.path.join(folder, name)
+        # Half-written files are skipped; another user's must not receive a token.
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            if hasattr(os, "geteuid") and os.stat(path).st_uid != os.geteuid():
+                continue
+            with open(path, "rb") as file:
+                entry = json.load(file)
+            if str(entry["url"]).startswith(("http://", "https://")):
+                server = Server(
+                    entry["url"],
+                    str(entry["token"]),
+                    os.path.realpath(entry["root_dir"]),
+                    is_headless=bool(entry.get("nb")),
+                    pid=int(entry["pid"]),
+                )
+                found.append(server)
+    return found
+
+
+def own_server(project: Project) -> Server | None:
+    """Return the project's own server, if it listens."""
+    root = os.path.realpath(project.root)
+    for server in running_servers():
+        if server.is_headless and server.root == root:
+            with suppress(Unreachable):
+                server.tools()
+                return server
+    return None
+
+
+def server_of(project: Project, path: str, *, changes: bool = True) -> Server | None:
+    """Return the running server that has a notebook; None if none has it.
+
+    This is the one that the project is attached to, else a person's server whose folder contains the
+    path, else one that `nb` has started; of several the one with the deepest folder.
+
+    Args:
+        project: The project.
+        path: Absolute path of the notebook, or of a folder.
+        changes: Whether the notebook is changed or run; reading it is always possible.
+
+    Raises:
+        Unreachable: a person's server hangs, or the attached one does not answer.
+        Refused: a server without the extension has the notebook open.
+    """
+    attached = attached_server(project)
+    if attached is not None:
+        if attached.tools() is None:
+            raise Refused(f"{attached.url} has no tk-ai-extension: install it there.")
+        return attached
+    place = os.path.realpath(path)
+    over = [each for each in running_servers() if is_inside(place, each.root)]
+    over.sort(key=lambda each: (each.is_headless, -len(each.root)))
+    for server in over:
         try:
-            return await server.get(path)
-        except ServerSilent:
-            self.mark_unresponsive(server)
+            if server.tools() is not None:
+                if changes and not server.is_headless and project.has_sandbox():
+                    raise Refused(
+                        f"{path} belongs to the Jupyter Server at {server.url}, whose kernels have no "
+                        "sandbox, but this project requires one. Stop that server, or run `nb open "
+                        "--no-sandbox`."
+                    )
+                return server
+            is_open = changes and server.has_open(os.path.relpath(place, server.root))
+        except Unreachable as error:
+            if "refused" in str(error):
+                continue  # it has crashed
+            if server.is_headless or not changes:
+                continue
             raise
+        if is_open:
+            raise Refused(
+                f"{path} is open in the Jupyter Server at {server.url}, which has no "
+                "tk-ai-extension. Install it there, or close the notebook: what is written underneath an "
+                "open tab is lost, or takes its work away."
+            )
+    return None
 
-    async def _refuse_if_open(
-        self, server: Server, path: Path, problem: ServerUnreachable | None
-    ) -> None:
-        """Refuse a change if a server without the extension has the notebook open, or does not say.
 
-        Raises:
-            OpenElsewhere.
-        """
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or below it."""
+    return os.path.join(path, "").startswith(os.path.join(folder, ""))
+
+
+# -- attached servers
+
+
+def attached_server(project: Project) -> Server | None:
+    """Return the server that the project is attached to by `nb open --server`."""
+    known = _attached().get(os.path.realpath(project.root))
+    if known is None:
+        return None
+    server = Server(*known)
+    local = next((each for each in running_servers() if each.url == server.url), None)
+    return local or server
+
+
+def attach(project: Project, server: Server | None) -> None:
+    """Attach the project to a server, or detach it; the token is kept outside of the project."""
+    root, known = os.path.realpath(project.root), _attached()
+    if server is None and known.pop(root, None) is None:
+        return
+    if server is not None:
+        known[root] = [server.url, server.token]
+    os.makedirs(data_folder(), exist_ok=True)
+    path = os.path.join(data_folder(), TOKENS)
+    new = f"{path}.{os.getpid()}"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(known, file)
+    os.replace(new, path)
+
+
+def _attached() -> dict[str, list[str]]:
+    try:
+        with open(os.path.join(data_folder(), TOKENS), "rb") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return {}
+
+
+# -- the project's own
+
+
+def start_server(project: Project) -> Server:
+    """Return the project's own server, started unless it runs. It outlives the command.
+
+    Raises:
+        Refused: it cannot be started; the message has the reason.
+    """
+    lock = project.lock()
+    try:
+        server = own_server(project)
+        if server is None:
+            _launch(project)
+            server = own_server(project)
+    finally:
+        os.close(lock)
+    if server is None:
+        raise Refused(f"the server stopped at once; see {project.log}.")
+    return server
+
+
+def _launch(project: Project) -> None:
+    import subprocess
+
+    with open(project.log, "ab") as log:
+        process = subprocess.Popen(
+            # -P: a module of the project's own, such as random.py, is not the server's.
+            [sys.executable, "-P", "-m", HEADLESS, project.root],
+            cwd=project.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    with process.stdout as words:
+        said = words.readline().decode().strip()
+    if said != LISTENS:
+        raise Refused(said or f"the server stopped at once; see {project.log}.")
+    process.returncode = 0  # It keeps running: do not wait for it.
+
+
+def stop_server(project: Project) -> tuple[list[str], bool]:
+    """Stop the project's own server and its kernels, and remove their files.
+
+    Returns:
+        The ids of the kernels that it had, and whether it ran.
+
+    Raises:
+        ToolFailed: it refuses or hangs.
+    """
+    if not project.is_open():
+        return [], False
+    lock = project.lock()
+    try:
+        server = own_server(project)
+        kernels: list[str] = []
+        if server is not None:
+            kernels = [each["id"] for each in server.request("GET", "api/kernels")]
+            server.request("DELETE", f"{API}/project/share")
+            server.request("POST", "api/shutdown")
+            _wait_for_end(server.pid)
+        attach(project, None)
+        project.clean()
+        return kernels, server is not None
+    finally:
+        os.close(lock)
+
+
+def _wait_for_end(pid: int) -> None:
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
         try:
-            if problem is not None:
-                raise problem
-            if not await self._is_open(server, path):
-                return
-        except ServerGone:
-            return
-        except ServerUnreachable as error:
-            raise OpenElsewhere(
-                f"{path.name} may be open in a Jupyter Server that does not answer: {error}",
-                hint="Give its address with a token, `nb open NOTEBOOK --server URL`, or stop that "
-                "server: a change of the file under an open tab loses the change or the tab's edits.",
-            ) from error
-        raise OpenElsewhere(
-            f"{path.name} is open in the Jupyter Server at {server.url}.", hint=STRANGER
-        )
-
-    async def _is_open(self, server: Server, path: Path) -> bool:
-        assert server.root is not None
-        sessions: list[dict[str, Any]] = await self._get(server, "api/sessions") or []
-        wanted = path.relative_to(server.root).as_posix()
-        return any(
-            str(session.get("path", "")).removeprefix("RTC:") == wanted for session in sessions
-        )
-
-
-def _place(url: str) -> tuple[str, str, int | None, str]:
-    """Normalize an address for comparison: this machine has several names."""
-    parts = urlsplit(url)
-    host = "localhost" if parts.hostname in LOCAL else str(parts.hostname)
-    return parts.scheme, host, parts.port, parts.path
+            psutil.Process(pid).wait(30)
+        except psutil.TimeoutExpired:
+            hint = f"`kill -KILL {pid}` ends it."
+            raise Unreachable(f"The server (process {pid}) does not stop.", hint) from None

@@ -1,331 +1,382 @@
-"""Session of one command: its caller, its terminal, and the output of results."""
+"""One command: its project, its caller, the server that it uses, and what it prints."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-import math
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+import signal
+import sys
+import time
+from contextlib import contextmanager, suppress
 
-from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.context import CommandContext
-from tk_ai_extension.cli.screen import Screen
-from tk_ai_extension.cli.servers import Server
-from tk_ai_extension.cli.terminal import Terminal, TerminalInfo
-from tk_ai_extension.model.background import BackgroundTasks, outcome
-from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.execution_results import ExecutionResult
+from tk_ai_extension.cli.project import Project, Refused
+from tk_ai_extension.cli.servers import (
+    Server,
+    ToolFailed,
+    is_inside,
+    own_server,
+    running_servers,
+    server_of,
+    start_server,
+)
 
-UNREACHABLE_CODES = frozenset({"kernel_not_found", "kernel_start_failed", "server_unreachable"})
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+    from typing import Any
+
+OK, FAILED, REFUSED, UNREACHABLE, RUNNING, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Exit statuses; `nb --help` explains them."""
+
+UNREACHABLE_CODES = ("kernel_not_found", "kernel_start_failed", "server_unreachable", "unavailable")
 """Errors that mean that no kernel or server answers."""
 
-logger = logging.getLogger(__name__)
-
 FIRST = 0.25
-"""Seconds after which an execution is followed."""
+"""Seconds of the first wait for a run; afterwards Ctrl-C can interrupt it by its id."""
 SLICE = 1.0
-"""Interval at which new output is shown on a terminal, in seconds."""
+"""Seconds between new outputs on a terminal."""
 LONG = 3600.0
-"""Duration of one wait without a terminal, in seconds."""
+"""Seconds of one wait in a pipe."""
+
+_CONTROLS = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+}
+"""Visible symbols for control characters, also for those that show code in another order than it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of every command.
-
-    Attributes:
-        json: Print the structured result.
-    """
-
-    json: bool = False
+class OutputFailed(Exception):
+    """The output cannot be written, for example on a full disk."""
 
 
 class Session:
-    """Session of one command: calls tools for its caller and shows the results.
+    """One command.
 
     Args:
-        context: The workspace and tools.
-        terminal: Its terminal.
-        caller: The caller.
-        options: Options of every command.
+        project: The project.
+        caller: The caller's key.
+        as_json: Whether answers are printed as JSON.
     """
 
-    def __init__(
-        self, context: CommandContext, terminal: Terminal, caller: Caller, options: Options
-    ) -> None:
-        self.context = context
-        self.terminal = terminal
+    def __init__(self, project: Project, caller: str, *, as_json: bool = False) -> None:
+        self.project = project
         self.caller = caller
-        self.options = options
-        self._naming = Naming(context.root, terminal.info)
-        self._interrupts = BackgroundTasks(logger)
-        self.screen = Screen(terminal, live=terminal.info.tty and not options.json)
-        self.has_effect = False
-        """Whether the command has changed or run anything here. It is not redirected any more."""
+        self.as_json = as_json
+        self.is_live = sys.stdout.isatty() and not as_json
+        self._server: Server | None = None
 
-    def path(self, given: str) -> str:
-        """Return a path of the command line independent of the working directory."""
-        return self._naming.given(given)
+    # -- the notebook and its server
 
-    def folder(self, given: str) -> str:
-        """Return a path of the command line relative to the server's folder, as lists of files need it."""
-        return self._naming.in_root(self._naming.given(given))
+    @property
+    def current(self) -> str | None:
+        """Absolute path of the caller's current notebook."""
+        return self.project.state(self.caller).get("notebook") or None
 
-    def shown(self, path: str) -> str:
-        """Return a path of the server relative to the project."""
-        return self._naming.shown(path)
+    def path(self, given: str | None) -> str | None:
+        """Return the absolute path of a notebook that is named, else the current one.
 
-    def located(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with paths relative to the project's root; names are unchanged."""
+        None if it is given by a name, or none is open.
+        """
+        if given is None:
+            return self.current
+        is_path = given.endswith(".ipynb") or os.sep in given or os.path.exists(given)
+        return os.path.abspath(os.path.expanduser(given)) if is_path and given else None
+
+    def server(
+        self, path: str | None = None, *, starts: bool = True, changes: bool = True
+    ) -> Server:
+        """Return the server that has a notebook, by default the current one.
+
+        Args:
+            path: Absolute path.
+            starts: Whether to start the project's own server if there is none.
+            changes: Whether the notebook is changed or run.
+
+        Raises:
+            ToolFailed: no server runs, or one does not answer.
+            Refused: the project's server cannot be started.
+        """
+        found = server_of(self.project, path or self.current or self.project.root, changes=changes)
+        if found is None and starts:
+            found = start_server(self.project)
+        if found is None:
+            error = "No server runs in this project."
+            hint = "`nb open NOTEBOOK` starts it."
+            raise ToolFailed({"code": "server_unreachable", "message": error, "hint": hint})
+        return found
+
+    def own(self, *, starts: bool = False) -> Server:
+        """Return the project's own server.
+
+        Raises:
+            ToolFailed: it does not run.
+        """
+        found = start_server(self.project) if starts else own_server(self.project)
+        if found is None:
+            return self.server(starts=False) if starts else _not_running()
+        return found
+
+    def located(self, server: Server, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a tool's arguments with paths as the server has them."""
         located = dict(arguments)
-        if located.get("path"):
-            located["path"] = self.folder(located["path"])
-        notebook = located.get("notebook")
-        if isinstance(notebook, str) and self._is_path(notebook):
-            is_folder = not notebook.endswith(".ipynb")  # `search` takes one, relative to the root
-            located["notebook"] = self.folder(notebook) or "." if is_folder else self.path(notebook)
+        for name in ("notebook", "path"):
+            given = located.get(name)
+            if isinstance(given, str) and given:
+                path = self.path(given) if name == "notebook" else os.path.abspath(given)
+                located[name] = given if path is None else self.there(server, path, given)
         return located
 
-    def _is_path(self, notebook: str) -> bool:
-        if not notebook:
-            return False  # Not the working directory: each tool refuses it.
-        here = os.path.join(self.terminal.info.cwd, notebook)
-        return notebook.endswith(".ipynb") or "/" in notebook or os.path.exists(here)
+    def there(self, server: Server, path: str, given: str = "") -> str:
+        """Return an absolute path as the server has it: relative to its folder.
 
-    async def call(self, tool: str, **arguments: Any) -> Result:
-        """Call a tool and show its progress on the terminal. Ctrl-C interrupts the code that it runs.
-
-        The result has the server's paths, as other calls take them; `for_display` has those for a person.
-
-        Text of the command line, standard input or a file that is not UTF-8 is refused. (JSON gets
-        replacement characters instead: its sender can see what was written.)
+        Args:
+            server: The server.
+            path: The path.
+            given: As a person wrote it: a server on another machine has its own folders.
         """
-        result = await self._call_for(self.caller, tool, arguments)
-        await self._interrupts.join()
-        return result
+        if not server.root:
+            return given or os.path.relpath(path, self.project.root)
+        for whole in (path, os.path.realpath(path)):
+            if is_inside(whole, server.root):
+                inside = os.path.relpath(whole, server.root)
+                printed = os.path.join(server.root, given)
+                if given and not os.path.lexists(whole) and os.path.lexists(printed):
+                    return given  # as an answer of that server named it
+                return "" if inside == "." else inside
+        root = os.path.realpath(self.project.root)
+        return path if is_inside(root, server.root) else given or os.path.relpath(path, root)
 
-    async def _call_for(self, caller: Caller, tool: str, arguments: Mapping[str, Any]) -> Result:
+    # -- calls
+
+    def call(self, server: Server, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool; return ``text``, ``is_error`` and ``result``.
+
+        An id that this server does not know may be another's, which has an agent's run or request.
+
+        Raises:
+            ToolFailed: the call failed.
+        """
         try:
             json.dumps(arguments, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise InvalidArguments(
-                "The text is not UTF-8.", hint="Nothing was changed. Give the text as UTF-8."
-            ) from None
-        followed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        has_effect = self.context.registry.get(tool).effect != "READ"
-
-        def on_follow(execution_id: str) -> None:
-            self.has_effect |= has_effect
-            if not followed.done():
-                followed.set_result(execution_id)
-
-        context = ToolContext(
-            self.context.workspace, caller, self.screen.progress, on_follow=on_follow
-        )
-        interrupting = asyncio.create_task(self._interrupt(followed))
+            raise Refused("the text is not UTF-8. Nothing was changed.") from None
         try:
-            result = await self.context.registry.call(tool, arguments, context)
-            self.has_effect |= has_effect
-            return result
-        finally:
-            interrupting.cancel()
-            self.screen.clear_progress()
+            return server.call(tool, arguments, self.caller)
+        except ToolFailed as error:
+            if error.code != "not_found":
+                raise
+            for other in self.others(server):
+                with suppress(ToolFailed):
+                    return other.call(tool, arguments, self.caller)
+            raise
 
-    async def _interrupt(self, followed: asyncio.Future[str]) -> None:
-        """On each Ctrl-C, interrupt the execution that a call waits for, once it waits for one."""
-        while True:
-            execution_id = await followed
-            await self.terminal.interrupted.wait()
-            self.terminal.interrupted.clear()
-            context = ToolContext(self.context.workspace, self.caller)
-            interrupt = asyncio.create_task(
-                self.context.registry.call(
-                    "interrupt_kernel", {"execution_id": execution_id}, context
-                ),
-                name="Interrupting",
-            )
-            self._interrupts.keep(interrupt)
-            try:
-                # It goes on after this call: it also ends code that ignores the interrupt.
-                await outcome(interrupt, logger)
-            except ToolError as error:
-                self.screen.refuse(error)
+    def others(self, server: Server) -> list[Server]:
+        """Return the other servers that have the project's folder, or are in it."""
+        root = os.path.realpath(self.project.root)
+        return [
+            each
+            for each in running_servers()
+            if each.url != server.url and (is_inside(root, each.root) or is_inside(each.root, root))
+        ]
 
-    def for_display(self, result: Result) -> Result:
-        """Return a copy of the result with the notebook's path relative to the project."""
-        named = {
-            name: self._naming.shown(value)
-            for name in ("notebook", "path")
-            if isinstance(value := getattr(result, name, None), str)
-        }
-        text = getattr(result, "text", None)
-        path = getattr(result, "notebook", None)
-        if isinstance(text, str) and isinstance(path, str):
-            first, newline, rest = text.partition("\n")
-            shown = first.replace(f" {path} ", f" {named['notebook']} ", 1)
-            named["text"] = shown + newline + rest
-        return result.model_copy(update=named)
+    def run(self, server: Server, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool that runs code and follow the run to its end, or for ``wait`` seconds.
 
-    def text_for_server(self, text: str) -> str:
-        """Replace the project's path in the header of a notebook's text by the server's."""
-        first, newline, rest = text.partition("\n")
-        header = re.fullmatch(r"(# %% notebook: )(.+?)( rev:\S*.*)?", first)
-        if header is None or self._naming.is_same:
-            return text
-        there = self._naming.in_project(header[2])
-        return f"{header[1]}{there}{header[3] or ''}{newline}{rest}"
-
-    async def run(self, tool: str, **arguments: Any) -> ExecutionResult:
-        """Call a tool that runs code, and show the output until it ends.
-
-        A terminal shows output as it arrives. A pipe gets the final output of each cell once it has
-        ended: concatenated parts would keep output that was cleared or overwritten.
-        ``wait`` limits the time; without it there is no limit.
+        A terminal shows output as it arrives; a pipe gets all of it at the end. Ctrl-C interrupts the run,
+        a second time it ends the command.
         """
         bound: float | None = arguments.pop("wait", None)
-        clock = asyncio.get_running_loop().time
-        deadline = math.inf if bound is None else clock() + bound
+        deadline = None if bound is None else time.monotonic() + bound
         first = FIRST if bound is None else min(FIRST, bound)
-        # For a caller without a key no output counts as seen: each result is complete.
-        caller = self.caller if self.screen.live else replace(self.caller, key=None)
-        beginner = caller if tool == "wait_execution" else self.caller
-        result = cast(
-            "ExecutionResult", await self._call_for(beginner, tool, {**arguments, "wait": first})
-        )
-        shown = 0
-        while result.status in ("queued", "running") and clock() < deadline:
-            if self.screen.live:
-                self.screen.show_part(result)
-            gradual = not self.options.json and (self.screen.live or (result.total_cells or 0) > 1)
-            wait = min(deadline - clock(), SLICE if gradual else LONG)
-            following = {"execution_id": result.execution_id, "wait": wait}
-            later = cast(
-                "ExecutionResult", await self._call_for(caller, "wait_execution", following)
-            )
-            if not self.screen.live:
-                # The notices were already shown.
-                later.notices = result.notices + later.notices
-                later.total_cells = result.total_cells
-                if gradual:
-                    shown = self._show_ended(later, shown)
-            result = later
-        await self._interrupts.join()
-        return result
+        interrupting = _Interrupting(server, self)
+        with interrupting:
+            answer = self.call(server, tool, **arguments, wait=first)
+            result = first_result = answer["result"]
+            total, notices = result.get("total_cells"), result.get("notices", [])
+            if "execution_id" not in result:
+                return answer
+            if tool != "wait_execution":
+                self.project.keep(self.caller, execution=result["execution_id"])
+            interrupting.execution = result["execution_id"]
+            while result["status"] in ("queued", "running"):
+                left = LONG if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    break
+                following: dict[str, Any] = {"execution_id": result["execution_id"]}
+                if self.is_live:
+                    self._show_part(result)
+                    following["since"] = result.get("next")
+                following["wait"] = min(left, SLICE if self.is_live else LONG)
+                answer = self.call(server, "wait_execution", **following)
+                result = answer["result"]
+        if total is not None:
+            result.setdefault("total_cells", total)
+        if first_result is not result and notices:
+            result["notices"] = notices + result.get("notices", [])
+            if not self.is_live:
+                answer["text"] = "".join(f"Note: {each}\n" for each in notices) + answer["text"]
+        return answer
 
-    def _show_ended(self, result: ExecutionResult, shown: int) -> int:
-        """Print newly ended cells; return the number of printed cells."""
-        ended = 0
-        while (text := result.first_ended()) is not None:
-            ended += 1
-            if ended > shown:
-                self.screen.print_text(text)
-        return max(ended, shown)
+    def _show_part(self, result: Mapping[str, Any]) -> None:
+        for notice in result.get("notices", ()):
+            write_err(f"Note: {notice}")
+        for run in result["runs"]:
+            if run.get("output"):
+                write(run["output"].rstrip("\n"))
 
-    def redirect(self, server: Server | None) -> bool:
-        """Redirect the whole command to another server, unless it would repeat an effect that it had here.
+    # -- output
+
+    def finish(self, answer: Mapping[str, Any]) -> int:
+        """Print the answer of a tool; return the exit status."""
+        result = answer["result"]
+        if self.as_json:
+            self.print_json(result)
+        else:
+            write(as_commands(answer["text"]))
+        is_run = "execution_id" in result
+        if is_run and result.get("status") == "connection_lost":
+            return UNREACHABLE
+        if is_run and result.get("status") in ("queued", "running"):
+            return RUNNING
+        return FAILED if answer["is_error"] else OK
+
+    def show(self, text: str, fields: Mapping[str, Any]) -> int:
+        """Print text, or its fields as JSON; return the exit status."""
+        self.print_json(fields) if self.as_json else write(text)
+        return OK
+
+    def refuse(self, error: Mapping[str, Any], commands: Mapping[str, str] | None = None) -> int:
+        """Print a typed error; return the exit status.
 
         Args:
-            server: The server; None for the project's own, which is started if needed.
-
-        Returns:
-            Whether it was redirected.
+            error: Code, message, hint and details.
+            commands: The command of each tool, which the text names instead.
         """
-        if self.has_effect:
-            return False
-        if server is None:
-            self.terminal.redirect("", "")
-            return True
-        current = self.context.workspace.notebooks.current(self.caller)
-        path = None if current is None else os.path.join(self.context.root, current.path)
-        self.terminal.redirect(server.url, server.token, path)
-        return True
-
-    def finish(self, result: Result) -> int:
-        """Show a result with paths relative to the project; return the exit status."""
-        result = self.for_display(result)
-        if self.options.json:
-            self.terminal.out(as_json(result.structured()))
+        if self.as_json:
+            self.print_json({"error": error})
         else:
-            self.screen.show(result)
-        state = _execution_state(result)
-        if state == "connection_lost":
-            return wire.UNREACHABLE
-        if state in ("queued", "running"):
-            return wire.RUNNING
-        return wire.FAILED if result.is_error else wire.OK
+            named = commands or {}
 
-    def refuse(self, error: ToolError) -> int:
-        """Show an error; return the exit status."""
-        if self.options.json:
-            self.terminal.out(as_json({"error": error.as_dict()}))
-        else:
-            self.screen.refuse(error)
-        return wire.UNREACHABLE if error.code in UNREACHABLE_CODES else wire.REFUSED
+            def command(found: re.Match[str]) -> str:
+                return f"`nb {named[found[0]]}`" if found[0] in named else found[0]
 
+            said = [f"{error.get('message', '')} [{error.get('code', '')}]"]
+            said += [str(error["hint"])] if error.get("hint") else []
+            text = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", command, "\n".join(said))
+            for cell in error.get("details", {}).get("cells", ()):
+                if "source" not in cell:
+                    continue
+                source = "was deleted" if cell["source"] is None else f"is now:\n{cell['source']}"
+                text += f"\n# %% @{cell.get('address', cell.get('cell'))} {source}"
+            write_err(text.replace("`notebook`", "`-n NOTEBOOK`"))
+        return UNREACHABLE if error.get("code") in UNREACHABLE_CODES else REFUSED
 
-def _execution_state(result: Result) -> str | None:
-    """Return the state of the execution in a result, of whatever tool; None if it has none."""
-    return (
-        None if getattr(result, "execution_id", None) is None else getattr(result, "status", None)
-    )
+    def print_json(self, value: Any) -> None:
+        """Print a line of JSON without control characters."""
+        line = json.dumps(value, ensure_ascii=False)
+        _write(sys.stdout, re.sub("[\x7f-\x9f]", lambda m: f"\\u{ord(m[0]):04x}", line) + "\n")
 
 
-class Naming:
-    """Maps paths between the command line and the server.
+class _Interrupting:
+    """While a run is followed, the first Ctrl-C interrupts it, and the second one ends the command."""
 
-    Args:
-        root: The server's folder.
-        info: Where the command was called.
-    """
+    def __init__(self, server: Server, session: Session) -> None:
+        self._server = server
+        self._session = session
+        self._before: Any = None
+        self._count = 0
+        self._execution = ""
 
-    def __init__(self, root: str, info: TerminalInfo) -> None:
-        self._root = os.path.realpath(root)
-        self._project = os.path.realpath(info.project)
-        self._cwd = info.cwd
-        self.is_same = self._root == self._project
-        """Whether the project's folder is the server's."""
+    @property
+    def execution(self) -> str:
+        """The id of the run; empty until it is known."""
+        return self._execution
 
-    def given(self, path: str) -> str:
-        """Map a path of the command line to the server; unchanged if the project is elsewhere."""
-        whole = os.path.normpath(os.path.join(self._cwd, os.path.expanduser(path)))
-        inside = any(_is_in(os.path.realpath(each), self._root) for each in (whole, self._cwd))
-        return whole if inside else path
+    @execution.setter
+    def execution(self, value: str) -> None:
+        self._execution = value
+        if self._count:
+            self._interrupt()
 
-    def in_root(self, path: str) -> str:
-        """Return an absolute path relative to the server's folder; unchanged if it is not below it."""
-        if os.path.isabs(path):
-            for each in (path, os.path.realpath(path)):  # a link in the root, or one to the root
-                if _is_in(each, self._root):
-                    inside = os.path.relpath(each, self._root)
-                    return "" if inside == "." else inside
-        return path
+    def __enter__(self) -> None:
+        with suppress(ValueError):  # not in the main thread
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
 
-    def in_project(self, path: str) -> str:
-        """Map a path of the project to the server."""
-        whole = os.path.join(self._project, path)
-        return whole if _is_in(whole, self._root) else path
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
 
-    def shown(self, path: str) -> str:
-        """Map a path of the server to the project; unchanged if it is outside the project."""
-        if self.is_same:
-            return path
-        whole = os.path.join(self._root, path)
-        return os.path.relpath(whole, self._project) if _is_in(whole, self._project) else path
+    def _on_signal(self, *_: object) -> None:
+        self._count += 1
+        if self._count > 1:
+            raise KeyboardInterrupt
+        if self._execution:
+            self._interrupt()
 
-
-def _is_in(path: str, folder: str) -> bool:
-    return os.path.join(path, "").startswith(os.path.join(folder, ""))
+    def _interrupt(self) -> None:
+        try:
+            # By a connection of its own: the other one waits for an answer.
+            arguments = {"execution_id": self._execution}
+            self._server.again().call("interrupt_kernel", arguments, self._session.caller)
+        except ToolFailed as error:
+            self._session.refuse(error.error)
 
 
-def as_json(value: Mapping[str, Any]) -> str:
-    """Serialize a value as a line of JSON without control characters."""
-    line = json.dumps(value, ensure_ascii=False)
-    return re.sub("[\x7f-\x9f]", lambda m: f"\\u{ord(m[0]):04x}", line) + "\n"
+@contextmanager
+def on_interrupt(act: Callable[[], None]) -> Generator[None]:
+    """Do something at the first Ctrl-C, instead of ending the command; the second one ends it."""
+    count = 0
+
+    def handle(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            raise KeyboardInterrupt
+        act()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _not_running() -> Server:
+    hint = "`nb open NOTEBOOK` starts it."
+    error = {"code": "server_unreachable", "message": "The project's server does not run."}
+    raise ToolFailed({**error, "hint": hint})
+
+
+def as_commands(text: str) -> str:
+    """Write the calls that a tool's answer proposes as commands."""
+    text = re.sub(r'wait_execution\("(\w+)"[^)]*\)', r"nb watch \1", text)
+    return re.sub(r"read_output (\w+)", r"nb output \1", text)
+
+
+def harmless(text: str) -> str:
+    """Replace control characters in a text by visible symbols."""
+    return text.translate(_CONTROLS)
+
+
+def write(text: str) -> None:
+    """Print a line to standard output."""
+    if text:
+        _write(sys.stdout, harmless(text) + ("" if text.endswith("\n") else "\n"))
+
+
+def write_err(text: str) -> None:
+    """Print a line to standard error."""
+    _write(sys.stderr, harmless(text) + "\n")
+
+
+def _write(stream: Any, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # The reader has gone; what the command does it does to its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError) as error:
+        raise OutputFailed(getattr(error, "strerror", None) or str(error)) from None

@@ -1,402 +1,179 @@
-"""`nb mcp`: relay between stdio and the MCP of the server that owns the notebooks.
+"""`nb mcp`: MCP over standard input and output, forwarded to the server's MCP over HTTP.
 
-The relay process has no state of its own: kernels and executions belong to the server. If a call belongs
-to another server (a person has started one since), it is sent there.
+The SDK's transports do the work at both ends. Messages pass unchanged, so that the client and the server
+agree on everything themselves. When another server has the project's folder, because somebody has
+started JupyterLab there or the project's server has ended, the next request goes to that one.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import selectors
-import socket
-import sys
-from contextlib import suppress
+from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
 
-from tk_ai_extension.cli import wire
-from tk_ai_extension.cli.client import OutputFailed, write
-from tk_ai_extension.cli.connecting import MCP, CommandConnection, NoAnswer, find_server, server_at
-from tk_ai_extension.cli.project import Project, Refused
+import anyio
+import httpx2
+from anyio.abc import TaskGroup
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.stdio import stdio_server
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+)
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from tk_ai_extension.cli.project import Refused
+from tk_ai_extension.cli.servers import API, Server, ToolFailed
+from tk_ai_extension.cli.session import OK, Session
+from tk_ai_extension.mcp import MODE
 
-CHUNK = 1 << 16
-
-OPTIONS = ("--toolsets", "--mode", "--caller")
-
+INITIALIZE = "initialize"
+INITIALIZED = "notifications/initialized"
 VERSION = "io.modelcontextprotocol/protocolVersion"
-"""Key in the ``_meta`` of requests that have no session."""
-
-ELSEWHERE = "notebook_open_elsewhere"
-"""Error code for a notebook that belongs to another server."""
-UNKNOWN = ("not_found",)
-"""Error codes for ids that another server may know."""
-
-CONNECTION_CLOSED = -32000
-"""JSON-RPC error code that the SDKs of MCP use for a connection that has ended."""
-INVALID_REQUEST = -32600
-"""JSON-RPC error code for a message that is not a valid request."""
-INTRODUCTION = 10.0
-"""Seconds in which another server has to answer the handshake."""
+"""Key in the ``_meta`` of messages that belong to no session."""
 
 
-def relay(project: Project, argv: list[str]) -> int:
-    """Relay MCP between stdio and a server until one side closes.
+def bridge(session: Session, options: dict[str, str]) -> int:
+    """Forward messages until the client closes its side; return the exit status.
 
     Args:
-        project: The project; its server, or a person's above its folder, is used or started.
-        argv: ``--toolsets default,omp``, ``--mode ask``.
-
-    Returns:
-        The exit status.
+        session: The command; its project's server, or a person's that has its folder, is used.
+        options: ``toolsets`` and ``caller`` of the connection, ``mode`` of its calls.
 
     Raises:
-        Refused: invalid options, or no server can be started.
+        Refused, ToolFailed: no server can be used.
     """
-    path = MCP + _query(argv)
-    found = find_server(project, os.getcwd(), path, starts=True)
-    assert isinstance(found, CommandConnection)
-    return _Relay(found.connection, path).run()
+    session.server(session.project.root)
+    anyio.run(_Bridge(session, options).run)
+    return OK
 
 
-def _query(argv: list[str]) -> str:
-    """Return the options as a query string."""
-    from urllib.parse import quote
+class _Bridge:
+    def __init__(self, session: Session, options: dict[str, str]) -> None:
+        self._session = session
+        self._mode = options.pop("mode", None)
+        # Also a client without sessions has a current notebook and an undo of its own.
+        self._query = urlencode({"caller": uuid4().hex, **options})
+        self._url = ""
+        self._version = ""
+        self._to_server: Any = None
+        self._to_client: Any = None
+        # Requests that are not answered yet, and the beginning of the session.
+        self._pending: set[object] = set()
+        self._opening: list[SessionMessage] = []
+        self._is_replayed = False
+        self._answered = anyio.Event()
 
-    wanted: list[str] = []
-    rest = list(argv)
-    while rest:
-        name, _, value = rest.pop(0).partition("=")
-        if name not in OPTIONS:
-            raise Refused(f"nb mcp: unknown option {name}; use --toolsets, --mode or --caller.")
-        if not value:
-            if not rest:
-                raise Refused(f"nb mcp: {name} needs a value.")
-            value = rest.pop(0)
-        wanted.append(f"{name[2:]}={quote(value)}")
-    return "?" + "&".join(wanted) if wanted else ""
+    async def run(self) -> None:
+        async with (
+            stdio_server() as (from_client, self._to_client),
+            anyio.create_task_group() as group,
+        ):
+            async for message in from_client:
+                if isinstance(message, SessionMessage):
+                    await self._forward(group, message)
+            # Answers to what the client has sent still arrive.
+            await self._settled()
+            group.cancel_scope.cancel()
 
+    async def _forward(self, group: TaskGroup, message: SessionMessage) -> None:
+        sent = message.message
+        if isinstance(sent, JSONRPCRequest) and not self._pending:
+            server = await anyio.to_thread.run_sync(self._find)
+            if server is not None and server.url != self._url:
+                is_first = not self._opening or sent.method == INITIALIZE
+                self._url = server.url
+                self._to_server = await group.start(self._connect, server)
+                if not is_first:
+                    await self._replay()
+        if isinstance(sent, JSONRPCNotification) and sent.method == INITIALIZED:
+            self._opening.append(message)
+        if isinstance(sent, JSONRPCRequest):
+            self._pending.add(sent.id)
+        await self._to_server.send(self._for_http(message))
+        if isinstance(sent, JSONRPCRequest) and sent.method == INITIALIZE:
+            self._opening = [message]
+            # What follows needs the id of the session.
+            await self._settled()
 
-class _Relay:
-    """Relays messages between the client and the servers that its calls belong to.
-
-    Args:
-        connection: Connection to the first server, the default for calls.
-        path: Path for connections to other servers.
-    """
-
-    def __init__(self, connection: socket.socket, path: str) -> None:
-        self._first = connection
-        self._path = path
-        # Further servers by address.
-        self._others: dict[str, socket.socket] = {}
-        # Incomplete lines, by connection.
-        self._unfinished: dict[socket.socket | int, list[bytes]] = {}
-        # Pending calls and the servers that were asked, the current one last, by `_key`.
-        self._requests: dict[str, tuple[bytes, list[socket.socket]]] = {}
-        # Requests of other servers and their ids there, by the id that the client has seen.
-        self._questions: dict[str, tuple[socket.socket, Any]] = {}
-        self._asked = 0
-        self._opening: list[bytes] = []
-        # Standard input may be a file, which epoll refuses.
-        self._selector = selectors.SelectSelector()
-
-    def run(self) -> int:
-        """Relay messages until one side closes; return the exit status."""
-        incoming = sys.stdin.fileno()
-        ended = False
-        self._selector.register(self._first, selectors.EVENT_READ)
-        self._selector.register(incoming, selectors.EVENT_READ)
+    def _find(self) -> Server | None:
+        session = self._session
         try:
-            while True:
-                for key, _ in self._selector.select():
-                    if key.fileobj == incoming:
-                        data = _read(incoming)
-                        for line in self._lines(incoming, data):
-                            self._from_client(line)
-                        if not data:
-                            # The client has closed its side; pending responses may still arrive.
-                            ended = True
-                            self._selector.unregister(incoming)
-                            for server in (self._first, *self._others.values()):
-                                server.shutdown(socket.SHUT_WR)
-                    elif not self._from_server(key.fileobj):  # type: ignore[arg-type]
-                        return wire.OK if ended else _broken_off()
-        except BrokenPipeError:
-            return wire.OK  # the client has ended, as with the end of its input
-        finally:
-            self._selector.close()
-            for server in (self._first, *self._others.values()):
-                server.close()
-
-    def _lines(self, source: socket.socket | int, data: bytes) -> list[bytes]:
-        """Return the complete lines; at the end of a source, the remainder as well."""
-        pieces = self._unfinished.setdefault(source, [])
-        if not data:
-            left = b"".join(self._unfinished.pop(source))
-            return [left + b"\n"] if left else []
-        *whole, rest = data.split(b"\n")
-        if whole:
-            whole[0] = b"".join((*pieces, whole[0]))
-            pieces.clear()
-        pieces.append(rest)
-        return [line + b"\n" for line in whole]
-
-    # -- from the client
-
-    def _from_client(self, line: bytes) -> None:
-        """Forward a message: a request to the first server, a response to the server that asked."""
-        if len(self._opening) < 2 and (b'"initialize"' in line or b"/initialized" in line):
-            self._opening.append(line)
-        is_parsed = bool(self._requests or self._others) or b'"tools/call"' in line
-        message = _parsed(line) if is_parsed else {}
-        if "method" not in message:
-            if self._is_answered(message):
-                return
-        elif "id" not in message:
-            self._notify(line, message)
-        elif not self._begin(line, message):
-            return
-        _send(self._first, line)
-
-    def _begin(self, line: bytes, request: dict[str, Any]) -> bool:
-        """Keep a call until it is answered; refuse a request with the id of a pending call.
-
-        The first server does so for its own calls, and does not know those of others.
-        """
-        key = _key(request["id"])
-        if key in self._requests:
-            message = f"A request with the id {json.dumps(request['id'])} is already running."
-            _write(sys.stdout.fileno(), _error_response(request["id"], INVALID_REQUEST, message))
-            return False
-        if request["method"] == "tools/call":
-            self._requests[key] = (line, [self._first])
-        return True
-
-    def _notify(self, line: bytes, notification: dict[str, Any]) -> None:
-        """Send a notification to the other servers; a cancelled call is not answered or sent on."""
-        match notification:
-            case {"method": "notifications/cancelled", "params": {"requestId": cancelled}}:
-                self._requests.pop(_key(cancelled), None)
-            case _:
-                pass
-        for server in self._others.values():
-            _send(server, line)
-
-    def _is_answered(self, response: dict[str, Any]) -> bool:
-        """Send a response to the other server that asked; return whether there is one."""
-        name = response.get("id")
-        if not isinstance(name, str) or name not in self._questions:
-            return False
-        server, response["id"] = self._questions.pop(name)
-        _send(server, json.dumps(response).encode() + b"\n")
-        return True
-
-    # -- from servers
-
-    def _from_server(self, server: socket.socket) -> bool:
-        """Forward a server's messages; return False if the first server has closed."""
-        try:
-            data = server.recv(CHUNK)
-        except OSError:
-            data = b""
-        for line in self._lines(server, data):
-            if not self._belongs_elsewhere(line):
-                _write(sys.stdout.fileno(), self._for_client(server, line))
-        if data:
-            return True
-        self._selector.unregister(server)
-        if server is self._first:
-            return False
-        self._others = {url: each for url, each in self._others.items() if each is not server}
-        self._questions = {
-            name: question
-            for name, question in self._questions.items()
-            if question[0] is not server
-        }
-        server.close()
-        self._answer_for(server)
-        return True
-
-    def _answer_for(self, server: socket.socket) -> None:
-        """Answer the calls that a server which has ended has not answered."""
-        for key, (line, asked) in list(self._requests.items()):
-            if asked[-1] is server:
-                del self._requests[key]
-                message = (
-                    "The server that has the notebook ended during the call. Whether the call had an "
-                    "effect is unknown: read the notebook before you repeat it."
-                )
-                answer = _error_response(_parsed(line)["id"], CONNECTION_CLOSED, message)
-                _write(sys.stdout.fileno(), answer)
-
-    def _for_client(self, server: socket.socket, line: bytes) -> bytes:
-        """Return a message for the client, with a new id for a request of another server.
-
-        Servers number their requests independently, and a response must reach the right one.
-        """
-        if server is self._first or b'"method"' not in line:
-            return line
-        message = _parsed(line)
-        if "id" not in message or "method" not in message:
-            return line
-        self._asked += 1
-        name = f"nb-{self._asked}"
-        self._questions[name] = (server, message["id"])
-        return json.dumps({**message, "id": name}).encode() + b"\n"
-
-    def _belongs_elsewhere(self, line: bytes) -> bool:
-        """Forward a call to the server that its error names."""
-        if not self._requests or b'"id"' not in line:
-            return False
-        answer = _parsed(line)
-        key = _key(answer.get("id"))
-        if "method" in answer or key not in self._requests:
-            return False
-        request, asked = self._requests[key]
-        error = _error(answer)
-        target = None
-        if error.get("code") == ELSEWHERE:
-            details = error.get("details", {})
-            target = self._server(details.get("server"), request)
-            request = _with_arguments(request, details.get("arguments", {}))
-        elif error.get("code") in UNKNOWN:
-            target = next((each for each in self._others.values() if each not in asked), None)
-        if target is None or target in asked:
-            del self._requests[key]
-            return False
-        asked.append(target)
-        _send(target, request)
-        return True
-
-    def _server(self, url: object, request: bytes) -> socket.socket | None:
-        """Connect to the server that an error names; None if that fails.
-
-        A request of a session needs the handshake first. A request that carries its protocol version
-        has no session, and a connection that began with a handshake rejects it. A client may have
-        sent both: a handshake after a timeout, which the server rejected once it was up.
-        """
-        if not isinstance(url, str):
+            return session.server(session.project.root)
+        except (Refused, ToolFailed):  # The present one answers, or its error does.
             return None
-        if url not in self._others:
-            server = server_at(url)
-            try:
-                connection = None if server is None else server.open(self._path)
-            except (NoAnswer, Refused):
-                return None
-            if connection is None:
-                return None
-            if not _carries_version(request) and not _introduce(connection, self._opening):
-                connection.close()
-                return None
-            self._others[url] = connection
-            self._selector.register(connection, selectors.EVENT_READ)
-        return self._others[url]
 
+    async def _replay(self) -> None:
+        """Begin a session at another server as the client began the first one."""
+        self._is_replayed = True
+        for message in self._opening:
+            if isinstance(message.message, JSONRPCRequest):
+                self._pending.add(message.message.id)
+            await self._to_server.send(self._for_http(message))
+            await self._settled()
+        self._is_replayed = False
 
-def _introduce(connection: socket.socket, opening: list[bytes]) -> bool:
-    """Initialize a session as the client did; return whether the server has answered."""
-    connection.settimeout(INTRODUCTION)
-    try:
-        for line in opening:
-            connection.sendall(line)
-        while opening and (received := connection.recv(1)) != b"\n":
-            if not received:
-                return False
-    except OSError:
-        return False
-    connection.settimeout(None)
-    return True
+    def _for_http(self, message: SessionMessage) -> SessionMessage:
+        """Return a message with the headers that the protocol's version requires over HTTP."""
+        sent = message.message
+        if not isinstance(sent, JSONRPCRequest | JSONRPCNotification):
+            return message
+        params = sent.params or {}
+        if self._mode is not None and sent.method == "tools/call":
+            meta = {**(params.get("_meta") or {}), MODE: self._mode}
+            params = {**params, "_meta": meta}
+            sent = sent.model_copy(update={"params": params})
+        version = (params.get("_meta") or {}).get(VERSION)
+        headers = {MCP_PROTOCOL_VERSION_HEADER: str(version or self._version)}
+        if version is not None:
+            headers[MCP_METHOD_HEADER] = sent.method
+            name = params.get(NAME_BEARING_METHODS.get(sent.method, ""))
+            if isinstance(name, str):
+                headers[MCP_NAME_HEADER] = encode_header_value(name)
+        is_stamped = sent.method != INITIALIZE and (version or self._version)
+        metadata = ClientMessageMetadata(headers=headers) if is_stamped else None
+        return SessionMessage(sent, metadata)
 
+    async def _settled(self) -> None:
+        """Wait until no request is pending."""
+        while self._pending:
+            self._answered = anyio.Event()
+            await self._answered.wait()
 
-def _send(server: socket.socket, data: bytes) -> None:
-    """Send to a server; if it has ended, that is read from its connection next."""
-    with suppress(OSError):
-        server.sendall(data)
+    async def _connect(self, server: Server, *, task_status: Any) -> None:
+        """Connect to a server and forward its messages until it ends."""
+        headers = {"Authorization": f"token {server.token}"} if server.token else {}
+        # A cell may run for hours.
+        client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30, read=None))
+        url = f"{server.url}{API}/mcp?{self._query}"
+        async with (
+            client,
+            streamable_http_client(url, http_client=client) as (from_server, to_server),
+        ):
+            task_status.started(to_server)
+            async for message in from_server:
+                if isinstance(message, SessionMessage):
+                    await self._answer(message)
 
-
-def _carries_version(request: bytes) -> bool:
-    """Return whether a request has the envelope of protocol 2026-07-28."""
-    match _parsed(request):
-        case {"params": {"_meta": {**meta}}}:
-            return VERSION in meta
-        case _:
-            return False
-
-
-def _with_arguments(request: bytes, arguments: dict[str, Any]) -> bytes:
-    """Return a call with some arguments replaced."""
-    message = _parsed(request)
-    params = message["params"]
-    params["arguments"] = {**params.get("arguments", {}), **arguments}
-    return json.dumps(message).encode() + b"\n"
-
-
-def _error(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the typed error in a response; empty if there is none."""
-    match answer:
-        case {"result": {"structuredContent": {"error": {"code": str()} as error}}}:
-            return error
-        case {"error": {"data": {"error": {"code": str()} as error}}}:
-            return error
-        case _:
-            return {}
-
-
-def _key(request_id: object) -> str:
-    """Return what two ids of one request share: `7` and `"7"` are one id, as for the SDKs of MCP."""
-    if isinstance(request_id, str):
-        with suppress(ValueError):
-            return json.dumps(int(request_id))
-    return json.dumps(request_id)
-
-
-def _error_response(request_id: object, code: int, message: str) -> bytes:
-    """Return the response with an error to a request."""
-    error = {"code": code, "message": message}
-    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode() + b"\n"
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    """Parse a message; empty if it is invalid."""
-    try:
-        message: Any = json.loads(line)
-    except ValueError:
-        return {}
-    match message:
-        case {**members}:
-            return members
-        case _:
-            return {}
-
-
-def _broken_off() -> int:
-    write(sys.stderr, "nb: the server closed the connection; see .nb/host.log.\n")
-    return wire.UNREACHABLE
-
-
-def _read(file: int) -> bytes:
-    """Read from standard input; a client that has ended has closed it."""
-    try:
-        return os.read(file, CHUNK)
-    except OSError:
-        return b""
-
-
-def _write(file: int, data: bytes) -> None:
-    """Write to standard output.
-
-    Raises:
-        BrokenPipeError: the client has ended.
-        OutputFailed: it cannot be written.
-    """
-    left = memoryview(data)
-    try:
-        while left:
-            left = left[os.write(file, left) :]
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputFailed(error.strerror) from None
+    async def _answer(self, message: SessionMessage) -> None:
+        sent = message.message
+        is_answer = isinstance(sent, JSONRPCResponse | JSONRPCError)
+        if not (is_answer and self._is_replayed):
+            await self._to_client.send(message)
+        if isinstance(sent, JSONRPCResponse) and "protocolVersion" in sent.result:
+            self._version = str(sent.result["protocolVersion"])
+        if isinstance(sent, JSONRPCError) and sent.error.code == CONNECTION_CLOSED:
+            self._url = ""  # The next request finds the server again.
+        if isinstance(sent, JSONRPCResponse | JSONRPCError):
+            self._pending.discard(sent.id)
+            self._answered.set()

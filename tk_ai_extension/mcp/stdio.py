@@ -13,11 +13,6 @@ from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from tk_ai_extension.mcp import McpClient
-from tk_ai_extension.mcp.http import McpHttp
-from tk_ai_extension.mcp.requests import Requests
-from tk_ai_extension.mcp.server import build_server
-
 logger = logging.getLogger(__name__)
 
 
@@ -39,13 +34,6 @@ class LineConnection(Protocol):
     async def drain(self) -> None:
         """Wait until it is sent."""
         ...
-
-
-async def serve_stdio(mcp: McpHttp, client: McpClient, lines: LineConnection) -> None:
-    """Serve MCP to one client until its connection ends."""
-    requests = Requests(mcp.workspace, lambda _context: client, set())
-    server = build_server(requests, mcp.default_registry, mcp.running)
-    await serve_server(server, lines, client.gone)
 
 
 async def serve_server(

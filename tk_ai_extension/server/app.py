@@ -19,7 +19,6 @@ from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
-from tk_ai_extension.server.handlers.upgrades import UPGRADE_ROUTES
 from tk_ai_extension.server.page_channels import PageChannels
 from tk_ai_extension.server.path_events import PathEvents
 from tk_ai_extension.server.services import InterfaceSettings, Services
@@ -28,7 +27,7 @@ from tk_ai_extension.workspace.dumpable import hide_process
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.cli.project_services import ProjectServices
+    from tk_ai_extension.server.project import ProjectServices
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -94,7 +93,12 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Add the routes."""
-        cast("list[Any]", self.handlers).extend([*SOCKETS, *UPGRADE_ROUTES, *ROUTES])
+        handlers = cast("list[Any]", self.handlers)
+        if self.project is not None:
+            from tk_ai_extension.server.handlers.project import PROJECT_ROUTES
+
+            handlers.extend(PROJECT_ROUTES)
+        handlers.extend([*SOCKETS, *ROUTES])
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:  # noqa: ARG002
         """Prepare slow imports after the server has started."""

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
     from jupyter_server.services.sessions.sessionmanager import SessionManager
 
-    from tk_ai_extension.cli.ownership import Ownership
-    from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.server.agents import AgentModels
+    from tk_ai_extension.server.project import ProjectServices
     from tk_ai_extension.workspace.workspace import Workspace
 
 CHATS = "chats.sqlite"
@@ -50,8 +49,3 @@ class ServerComponents:
     models: AgentModels
     state: Path
     project: ProjectServices | None = None
-
-    @property
-    def ownership(self) -> Ownership | None:
-        """Decides which calls belong to another server; None if all belong to this one."""
-        return None if self.project is None else self.project.ownership

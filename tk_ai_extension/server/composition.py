@@ -29,7 +29,7 @@ from tk_ai_extension.workspace.state_folder import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.cli.project_services import ProjectServices
+    from tk_ai_extension.server.project import ProjectServices
     from tk_ai_extension.server.settings import ExtensionSettings
 
 logger = logging.getLogger(__name__)

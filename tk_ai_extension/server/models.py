@@ -145,6 +145,21 @@ class ErrorInfo(TypedDict):
 ErrorAnswer = TypedDict("ErrorAnswer", {"error": ErrorInfo})
 
 
+class SaveRequest(BaseModel):
+    """A notebook to save; the caller's current one for null."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    notebook: str | None = None
+
+
+class Saved(TypedDict):
+    """A notebook whose changes and outputs are saved."""
+
+    notebook: str
+    revision: str
+
+
 class Health(TypedDict):
     """Status of the extension.
 

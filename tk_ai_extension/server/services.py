@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.code.assistant import CodeAssistant
     from tk_ai_extension.agent.store import ChatStore
-    from tk_ai_extension.cli.project_services import ProjectServices
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.agents import AgentModels
-    from tk_ai_extension.server.commands import CommandServer
+    from tk_ai_extension.server.project import ProjectServices
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -88,9 +87,7 @@ class Services:
         self.settings = settings
         self.owner = owner()
         """The user who runs the server; looked up once, since that may query a directory service."""
-        self.registries = Registries(
-            settings.toolsets, lambda: self._components.ownership, settings.allowed_toolsets
-        )
+        self.registries = Registries(settings.toolsets, settings.allowed_toolsets)
         self.exchanges: set[AsgiExchange] = set()
         """Running MCP requests."""
         self.streams: set[asyncio.Task[None]] = set()
@@ -105,7 +102,6 @@ class Services:
         self._mcp = Lazy(self._load_mcp, "tk-ai MCP imports")
         self._chats = Lazy(self._load_chats, "tk-ai chat imports")
         self._code = Lazy(self._load_code, "tk-ai code imports")
-        self._commands = Lazy(self._load_commands, "tk-ai command imports")
         # Events of notebooks from before the workspace could be built, in order.
         self._missed: list[Callable[[Workspace], Coroutine[Any, Any, None]]] = []
         # Held while the stored chats follow an event, one after the other.
@@ -136,18 +132,6 @@ class Services:
         runs = len(self.workspace.executions.active()) if "_components" in vars(self) else 0
         posts = sum(exchange.is_call for exchange in self.exchanges)
         return self.calls + posts + runs + chats
-
-    def is_unused(self, *, ending: int = 0) -> bool:
-        """Whether nothing needs the server: no work, connection, kernel or permission request.
-
-        Args:
-            ending: The number of commands that still have a connection, but have ended.
-        """
-        if len(self.streams) > ending or self.working() > ending or self.exchanges:
-            return False
-        if self.managers.kernels.list_kernel_ids():
-            return False
-        return "_components" not in vars(self) or not self.workspace.policy.has_requests
 
     async def kernels_in_use(self) -> set[str]:
         """Return the kernels of running turns, and of calls that wait for approval."""
@@ -297,21 +281,6 @@ class Services:
         """Services of a project's own server; None in a person's."""
         return self._components.project
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether a project's own server is stopping."""
-        project = self.project if "_components" in vars(self) else None
-        return project is not None and (self._closing or project.stopping)
-
-    async def commands(self) -> CommandServer:
-        """Return the server of `nb`'s commands.
-
-        Raises:
-            HTTPError: 503, the server is stopping.
-        """
-        await self.tools()
-        return await self._made(self._commands)
-
     async def close(self) -> None:
         """Close all calls and sessions, then the workspace; kernels stay with their owner."""
         self._closing = True
@@ -334,9 +303,6 @@ class Services:
             await mcp.close()
         for exchange in list(self.exchanges):
             exchange.gone.set()
-        commands = await self._commands.settled()
-        if commands is not None:
-            await commands.close()
         for stream in list(self.streams):
             stream.cancel()
         await self.workspace.close()
@@ -408,14 +374,6 @@ class Services:
         )
         await mcp.start()
         return mcp
-
-    async def _load_commands(self) -> CommandServer:
-        await self._import("tk_ai_extension.server.commands")
-        self._check_open()
-        from tk_ai_extension.server.commands import CommandServer, command_context
-
-        context = command_context(self, self._components, self.registries.get())
-        return CommandServer(context, self.managers.server, self)
 
     async def _load_code(self) -> CodeAssistant:
         await self._import("tk_ai_extension.agent.code.assistant")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tk_ai_extension.tools.registry import Ownership, Registry
+    from tk_ai_extension.tools.registry import Registry
 
 
 class Registries:
@@ -14,17 +14,14 @@ class Registries:
 
     Args:
         default: The default toolsets.
-        ownership: Returns what decides which calls belong to another server.
         allowed: The only toolsets, besides the default ones, that a connection may choose; empty for all.
     """
 
     def __init__(
         self,
         default: Sequence[str],
-        ownership: Callable[[], Ownership | None] = lambda: None,
         allowed: Sequence[str] = (),
     ) -> None:
-        self._ownership = ownership
         self._allowed = frozenset((*default, *allowed)) if allowed else None
         self._default = ",".join(default)
         self._loaded: Registry | None = None
@@ -45,6 +42,10 @@ class Registries:
         from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
         from tk_ai_extension.tools.registry import Registry
 
+        if toolsets == "nb":
+            from tk_ai_extension.tools.whole_notebooks import TOOLS
+
+            return self._made.setdefault(("nb",), Registry(TOOLS))
         chosen = tuple(sorted({name.strip() for name in toolsets.split(",")} - {""}))
         if not chosen:
             raise InvalidArguments("`toolsets` is empty.", hint="Omit `toolsets`, or name one.")
@@ -55,7 +56,7 @@ class Registries:
             )
         # Only valid combinations are stored, so that their number is bounded.
         if chosen not in self._made:
-            self._made[chosen] = Registry.load(chosen, self._ownership())
+            self._made[chosen] = Registry.load(chosen)
         return self._made[chosen]
 
     def prepare(self) -> None:

@@ -18,7 +18,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -408,6 +408,16 @@ class Tool:
         """The names of the arguments."""
         return frozenset(self.arguments.model_fields)
 
+    def for_commands(self) -> Json:
+        """Return what `nb` makes the tool's command from."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "effect": self.effect,
+            "command": self.command,
+            "input_schema": self.input_schema,
+        }
+
     def effect_for(self, parsed: BaseModel) -> Effect:
         """Return the effect of a call with these arguments."""
         return self.effect if self.effect_of is None else self.effect_of(parsed)
@@ -477,18 +487,6 @@ def tool(
     return define
 
 
-class Ownership(Protocol):
-    """Decides which calls belong to another server."""
-
-    async def check(self, tool: Tool, parsed: Any, context: ToolContext) -> list[str]:
-        """Check that a call belongs to this server, before it runs; return notes for its caller.
-
-        Raises:
-            ToolError: The call belongs to another server.
-        """
-        ...
-
-
 class Registry:
     """The tools of the chosen toolsets. All calls go through `call`.
 
@@ -501,14 +499,12 @@ class Registry:
 
     Args:
         tools: The tools.
-        ownership: Decides which calls belong to another server; None if all belong to this one.
 
     Raises:
         InvalidArguments: Two tools have the same name.
     """
 
-    def __init__(self, tools: Iterable[Tool], ownership: Ownership | None = None) -> None:
-        self._ownership = ownership
+    def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             known = self._tools.setdefault(tool.name, tool)
@@ -520,14 +516,11 @@ class Registry:
                 )
 
     @classmethod
-    def load(
-        cls, toolsets: Iterable[str] = ("default",), ownership: Ownership | None = None
-    ) -> Registry:
+    def load(cls, toolsets: Iterable[str] = ("default",)) -> Registry:
         """Return a registry with the tools of these toolsets.
 
         Args:
             toolsets: Names of built-in toolsets, or of entry points of other packages.
-            ownership: See `Registry`.
 
         Raises:
             InvalidArguments: A toolset does not exist, or two of them share a tool name.
@@ -540,7 +533,7 @@ class Registry:
             for value in vars(module).values()
             if isinstance(value, Tool)
         )
-        return cls(tools, ownership)
+        return cls(tools)
 
     def __iter__(self) -> typing.Iterator[Tool]:
         return iter(self._tools.values())
@@ -583,9 +576,6 @@ class Registry:
         """
         tool = self.get(name)
         parsed = self.validate(tool, arguments)
-        notes: list[str] = []
-        if self._ownership is not None:
-            notes = await self._ownership.check(tool, parsed, context)
         try:
             result = await _perform(tool, parsed, replace(context, tools=self))
         except ToolError:
@@ -601,7 +591,7 @@ class Registry:
                 ) from error
             logger.exception("Tool %s failed", name)
             raise InternalError(f"{name} failed: {type(error).__name__}: {error}") from error
-        result.notices += notes + context.workspace.notices.take(context.caller)
+        result.notices += context.workspace.notices.take(context.caller)
         return result
 
 

@@ -43,6 +43,14 @@ class HiddenState(BaseModel):
     message: str
 
 
+class VerifiedCell(BaseModel):
+    """How a code cell ended."""
+
+    cell: str
+    index: int
+    status: str
+
+
 class VerificationSummary(BaseModel):
     """What a verification found, or how far it is."""
 
@@ -50,6 +58,8 @@ class VerificationSummary(BaseModel):
     text: str
     total: int
     """Code cells to run."""
+    cells: list[VerifiedCell] = Field(default_factory=list[VerifiedCell])
+    """All code cells, for `nb verify`."""
     number: int
     """The cell that runs now, counted from 1; the last one at the end."""
     problems: list[CellProblem] = Field(default_factory=list[CellProblem])
@@ -69,6 +79,11 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
     finished = report.finished
     summary, whole = await asyncio.to_thread(_rendered, finished)
     summary.total, summary.number = total, number
+    if context.caller.interface == "nb":
+        summary.cells = [
+            VerifiedCell(cell=each.cell, index=each.index, status=each.status)
+            for each in finished.cells
+        ]
     if run.cancelled:
         summary.status = "interrupted"
     if whole is not None:

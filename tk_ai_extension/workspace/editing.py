@@ -235,8 +235,6 @@ async def create(
 ) -> JournaledEdit:
     """Create a notebook with these cells, which count as read. The insertion can be undone.
 
-    Without cells, it gets an empty one, as in JupyterLab; a collaboration room would add one anyway.
-
     Raises:
         NotebookExists: There is a notebook at that path.
         ToolError: The store refused the notebook. Nothing was created.
@@ -245,7 +243,7 @@ async def create(
     for _, source in cells:
         check_source(workspace, source)
     summary = f"created {path}"
-    stored = empty_notebook(cells or [("code", "")], kernelspec=kernelspec)
+    stored = empty_notebook(cells, kernelspec=kernelspec)
 
     async def commit() -> JournaledEdit:
         document = await workspace.store.create(path, stored)

@@ -41,7 +41,7 @@ ROUTE_ERRORS: dict[int, tuple[str, str]] = {
     415: ("unsupported_media_type", "Send JSON, with `Content-Type: application/json`."),
     426: (
         "upgrade_required",
-        "Use a client that can upgrade a connection: `nb` or a page of JupyterLab.",
+        "Use a client that can upgrade a connection: a page of JupyterLab.",
     ),
     503: ("unavailable", "Try again when the server has started."),
 }
@@ -209,6 +209,8 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         if token is not None:
             return self.services.workspace.turns.turn_of(token, username(self)).caller
         key = self.get_query_argument("caller", None) or self.request.headers.get("X-TK-Caller")
+        if self.request.headers.get("User-Agent", "").startswith("nb/"):
+            return Caller(user=username(self), key=checked_key(key), interface="nb", name="nb")
         return Caller(user=username(self), key=checked_key(key), interface="rest")
 
     def on_connection_close(self) -> None:

@@ -18,7 +18,7 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.execution_events import Position
-    from tk_ai_extension.server.models import ErrorInfo, Health, ToolList
+    from tk_ai_extension.server.models import ErrorInfo, Health, Saved, SaveRequest, ToolList
     from tk_ai_extension.workspace.runs import Run
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -79,9 +79,12 @@ class ToolsHandler(TkAIHandler):
     """The available tools."""
 
     @operation("read", "list_tools", TOOLSETS)
-    async def get(self) -> ToolList:
+    async def get(self) -> ToolList | None:
         """List the tools and their schemas."""
         registry = await self.services.tools(self.get_query_argument("toolsets", None))
+        if self.get_query_argument("for", None) == "commands":
+            self.write_json({"tools": [tool.for_commands() for tool in registry]})
+            return None
         return {
             "tools": [
                 {
@@ -127,7 +130,10 @@ class ToolHandler(TkAIHandler):
             self.services.calls -= 1
         if self.gone.is_set():
             return
-        if self._wants_text():
+        if self.get_query_argument("with_text", None):
+            text, is_error = result.full_text(), result.is_error
+            self.write_json({"text": text, "is_error": is_error, "result": result.structured()})
+        elif self._wants_text():
             self.set_header("Content-Type", "text/plain; charset=utf-8")
             self.finish(result.full_text(), set_content_type="text/plain; charset=utf-8")
         else:
@@ -136,6 +142,20 @@ class ToolHandler(TkAIHandler):
     def _wants_text(self) -> bool:
         accepted = self.request.headers.get("Accept", "")
         return "text/plain" in accepted and "json" not in accepted
+
+
+class SaveHandler(TkAIHandler):
+    """Save of a notebook."""
+
+    @operation("write", "save_notebook")
+    async def post(self, body: SaveRequest) -> Saved:
+        """Save what is open in a tab, and outputs that are not written yet; return when all is saved."""
+        await self.services.ready()
+        workspace = self.services.workspace
+        path = workspace.path(self.caller, body.notebook)
+        document = await workspace.store.open(path)
+        await document.flush()
+        return {"notebook": path, "revision": (await document.read()).revision}
 
 
 class ExecutionHandler(StreamingHandler):

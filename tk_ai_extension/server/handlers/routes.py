@@ -41,6 +41,7 @@ from tk_ai_extension.server.handlers.rest import (
     ExecutionHandler,
     HealthHandler,
     OpenAPIHandler,
+    SaveHandler,
     ToolHandler,
     ToolsHandler,
 )
@@ -70,6 +71,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/health", HealthHandler),
     (r"api/tk-ai/tools", ToolsHandler),
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),
+    (r"api/tk-ai/save", SaveHandler),
     (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
     (r"api/tk-ai/changes", ChangesHandler),

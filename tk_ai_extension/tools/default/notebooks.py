@@ -98,6 +98,10 @@ async def list_notebooks(
     return NotebookList(notebooks=entries, more=max(len(found) - limit, 0), notices=walk.left_out)
 
 
+EMPTY: tuple[tuple[CellKind, str], ...] = (("code", ""),)
+"""The cells of a new notebook for which none are given, as in JupyterLab."""
+
+
 class NewCell(BaseModel):
     """A cell to create."""
 
@@ -136,9 +140,7 @@ async def create_notebook(
     cells: list[NewCell] | None = None,
 ) -> CreationPlan:
     """Create a notebook; fails if it exists."""
-    new: tuple[tuple[CellKind, str], ...] = tuple(
-        (cell.cell_type, cell.source) for cell in cells or []
-    )
+    new = EMPTY if cells is None else tuple((cell.cell_type, cell.source) for cell in cells)
     return await _creation(context, context.workspace.contain(notebook), kernel_name, new)
 
 
@@ -146,7 +148,7 @@ async def _creation(
     context: ToolContext,
     path: str,
     kernel_name: str | None,
-    cells: tuple[tuple[CellKind, str], ...] = (),
+    cells: tuple[tuple[CellKind, str], ...] = EMPTY,
 ) -> CreationPlan:
     """Return the plan of a notebook for a kernelspec, by default the server's default one.
 

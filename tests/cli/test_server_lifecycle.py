@@ -1,0 +1,167 @@
+"""When a command starts the project's server, and what is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from tests.cli.conftest import DEADLINE, Nb, hosts
+
+pytestmark = pytest.mark.proves("nb:starts")
+
+OLD = {
+    "metadata": {"name": ""},
+    "nbformat": 3,
+    "nbformat_minor": 0,
+    "worksheets": [{"cells": [], "metadata": {}}],
+}
+"""A notebook of nbformat 3."""
+
+
+@pytest.mark.parametrize("words", [["exec", "0"], ["run", "6 * 7"], ["add", "6 * 7"]])
+def test_code_runs_whether_or_not_a_server_runs(nb: Nb, words: list[str]) -> None:
+    nb.notebook("a.ipynb", "6 * 7")
+    nb.notebook("b.ipynb", "6 * 7")
+    alone = nb(*words, "-n", "a.ipynb")
+    assert alone.out.rstrip().endswith("42")
+    beside = nb(*words, "-n", "b.ipynb")
+    assert beside.out.rstrip().endswith("42")
+    assert beside.err == alone.err == ""
+    kernels = nb("ps", "--json").json["kernels"]
+    assert sorted(kernel["notebooks"][0] for kernel in kernels) == ["a.ipynb", "b.ipynb"]
+
+
+async def test_commands_that_begin_together_share_one_server(nb: Nb) -> None:
+    for name in "abcd":
+        nb.notebook(f"{name}.ipynb", "6 * 7")
+    together = [await nb.start("exec", "0", "-n", f"{name}.ipynb") for name in "abcd"]
+    for command in together:
+        out, err = await asyncio.wait_for(command.communicate(), DEADLINE)
+        assert b"42" in out, err
+    assert len(hosts(nb)) == 1
+
+
+def test_text_on_standard_input_reaches_a_server_that_is_started_for_it(nb: Nb) -> None:
+    nb.notebook("a.ipynb")
+    ran = nb("run", "-", "-n", "a.ipynb", "--json", stdin="6 * 7\n")
+    assert ran.json["runs"][0]["output"] == "42"
+
+
+def test_a_wrong_call_starts_nothing(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "x = 1")
+    for words in (["exec"], ["nonsense"], ["insert"], ["mv", "0", "-n", "a.ipynb"], ["edit", "0"]):
+        assert nb(*words, status=2).err, words
+        assert nb(*words, "--json", status=2).json["error"]["code"] == "invalid_arguments"
+    assert not (nb.root / ".nb").exists()
+
+
+@pytest.mark.proves("nb:compact")
+def test_a_file_is_read_without_a_server(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "x = 1\ny = 2", "print(x)")
+    assert "0 @" in nb("cells", "a.ipynb").out
+    assert nb("cells", "a.ipynb", "--json").json["total_cells"] == 2
+    assert "x = 1\ny = 2" in nb("cell", "0", "-n", "a.ipynb").out
+    text = nb("read", "a.ipynb").out
+    assert "cell_not_found" in nb("cell", "7", "-n", "a.ipynb", status=2).err
+    assert not (nb.root / ".nb").exists()
+    nb("open", "a.ipynb")
+    assert nb("read", "a.ipynb").out == text
+
+
+def test_a_notebook_of_an_old_format_gets_no_kernel(shared: Nb) -> None:
+    shared.notebook("a.ipynb")
+    (shared.root / "old.ipynb").write_text(json.dumps(OLD))
+    shared("open", "a.ipynb")
+    refused = shared("open", "old.ipynb", "--json", status=2).json["error"]
+    assert refused["code"] == "invalid_notebook"
+    kernels = shared("ps", "--json").json["kernels"]
+    assert [kernel["notebooks"] for kernel in kernels] == [["a.ipynb"]]
+
+
+def test_after_stop_the_next_kernel_takes_no_dead_ones_place(shared: Nb) -> None:
+    shared.notebook("a.ipynb", "1")
+    shared("open", "a.ipynb")
+    shared("stop")
+    assert "died" not in json.dumps(shared("exec", "0", "--json").json)
+
+
+@pytest.mark.proves("nb:cleanup")
+async def test_what_is_opened_during_a_shutdown_is_opened_after_it(nb: Nb) -> None:
+    nb.notebook("a.ipynb")
+    nb.notebook("b.ipynb")
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    (before,) = hosts(nb)
+    shutdown = await nb.start("shutdown")
+    opening = await nb.start("open", "b.ipynb")
+    out, err = await asyncio.wait_for(shutdown.communicate(), DEADLINE)
+    assert (shutdown.returncode, err) == (0, b"")
+    assert out.endswith(b"stopped, and the server.\n")
+    out, err = await asyncio.wait_for(opening.communicate(), DEADLINE)
+    if opening.returncode == 0:
+        (after,) = hosts(nb)
+        assert after.pid != before.pid
+    else:  # It had reached the server that was stopping.
+        assert opening.returncode == 3
+        assert not hosts(nb)
+
+
+async def test_ctrl_c_interrupts_the_cell_and_a_second_one_ends_the_command(nb: Nb) -> None:
+    with suppress(FileExistsError):
+        os.mkfifo(nb.root / "go")
+    nb.notebook("a.ipynb", "open('go').read(); import time; time.sleep(600)")
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    command = await nb.start("exec", "0")
+    await asyncio.to_thread((nb.root / "go").write_text, "now")
+    await asyncio.sleep(0.5)  # After the first answer, which has the id of the run.
+    command.send_signal(signal.SIGINT)
+    out, _ = await asyncio.wait_for(command.communicate(), DEADLINE)
+    assert command.returncode == 1
+    assert b"interrupted" in out
+    stubborn = "import time\nwhile True:\n  try: time.sleep(600)\n  except KeyboardInterrupt: pass"
+    await asyncio.to_thread(nb, "edit", "0", stubborn, status=2)  # It was not read yet.
+    await asyncio.to_thread(nb, "edit", "0", stubborn)
+    command = await nb.start("exec", "0")
+    await asyncio.sleep(1)
+    for _ in range(2):
+        command.send_signal(signal.SIGINT)
+        await asyncio.sleep(0.2)
+    await asyncio.wait_for(command.communicate(), DEADLINE)
+    assert command.returncode == 130
+
+
+@pytest.mark.proves("nb:persist")
+def test_a_run_goes_on_without_its_command_and_is_watched_again(shared: Nb) -> None:
+    with suppress(FileExistsError):
+        os.mkfifo(shared.root / "go")
+    shared.notebook("a.ipynb", "open('go').read()", "print(6 * 7)")
+    shared("open", "a.ipynb")
+    begun = shared("exec", "0-1", "--wait", "0", "--json", status=4).json
+    still = shared("watch", "--wait", "0", status=4).out.rstrip()
+    assert still.endswith(f"follow it with nb watch {begun['execution_id']}.")
+    (shared.root / "go").write_text("now")
+    somebody = {"NB_CALLER": "somebody"}
+    assert "42" in shared("watch", begun["execution_id"], env=somebody).out
+    assert shared("watch", "--json").json["execution_id"] == begun["execution_id"]
+    assert "no execution here" in shared("watch", status=2, env=somebody).err
+
+
+def test_hints_are_commands(nb: Nb) -> None:
+    nb.notebook("a.ipynb", "1")
+    message = nb("cells", status=2).err
+    assert "Use `nb open` first, or give `-n NOTEBOOK` to `nb cells`." in message
+
+
+@pytest.mark.proves("nb:cleanup")
+async def test_the_server_stops_with_its_kernels_when_it_is_terminated(nb: Nb) -> None:
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    running = nb.processes()
+    assert len(running) == 2
+    os.kill(nb.host, signal.SIGTERM)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, running, DEADLINE)
+    assert alive == []

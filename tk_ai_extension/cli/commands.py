@@ -1,0 +1,1057 @@
+"""Commands beyond a single tool call. Every other command is made from its tool."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+from tk_ai_extension._version import __version__
+from tk_ai_extension.cli.parsing import (
+    STDIN,
+    Parser,
+    WrongCall,
+    add_notebook,
+    command_parser,
+)
+from tk_ai_extension.cli.project import KERNELS, Refused
+from tk_ai_extension.cli.servers import (
+    API,
+    Server,
+    ToolFailed,
+    Unreachable,
+    attach,
+    is_inside,
+    running_servers,
+    start_server,
+    stop_server,
+)
+from tk_ai_extension.cli.session import (
+    FAILED,
+    LONG,
+    OK,
+    REFUSED,
+    Session,
+    as_commands,
+    harmless,
+    write,
+    write_err,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+MAX_BUDGET = 10_000_000
+"""Characters that `nb read` asks for: all of a notebook."""
+
+ANSWERS = ("once", "chat", "chat_tool", "notebook", "notebook_tool")
+"""Answers that approve a request."""
+
+_RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
+"""Matches a selection of several cells, such as ``0-3,7``, ``12-`` or ``-3..``; ids may contain dashes."""
+
+
+class Command:
+    """A command of `nb` that is not made from a tool.
+
+    Attributes:
+        name: Its name.
+        summary: What it does; the first sentence is in the overview.
+        configure: Adds its arguments to a parser.
+        run: Runs it and returns the exit status.
+        examples: Lines for its help.
+        group: Its heading in the overview.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        configure: Callable[[Parser], None],
+        run: Callable[[Session, argparse.Namespace], int],
+        *examples: str,
+        group: str = "Project",
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.configure = configure
+        self.run = run
+        self.examples = examples
+        self.group = group
+
+    def parser(self) -> Parser:
+        """Return its parser."""
+        parser = command_parser(self.name, self.summary, self.examples)
+        self.configure(parser)
+        return parser
+
+
+def nothing(parser: Parser) -> None:
+    """Add no arguments."""
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file, or of standard input for ``-``.
+
+    Raises:
+        WrongCall: it cannot be read, or is not UTF-8.
+    """
+    try:
+        if name == STDIN:
+            return sys.stdin.buffer.read().decode()
+        with open(name, encoding="utf-8", newline="") as file:
+            return file.read()
+    except OSError as error:
+        raise WrongCall(f"nb: {name}: {error.strerror}\n") from None
+    except UnicodeDecodeError:
+        raise WrongCall(f"nb: {name}: the text is not UTF-8. Nothing was changed.\n") from None
+
+
+def source_of(given: str) -> str:
+    """Return a source of the command line; ``-`` reads standard input without its last newline."""
+    return read_text(STDIN).removesuffix("\n") if given == STDIN else given
+
+
+def read_json(name: str) -> Any:
+    """Return the value in a file, or on standard input for ``-``.
+
+    Raises:
+        WrongCall: it is not JSON.
+    """
+    try:
+        return json.loads(read_text(name))
+    except ValueError as error:
+        raise WrongCall(f"nb: {name} is not JSON: {error}\n") from None
+
+
+def _named(session: Session, args: argparse.Namespace) -> tuple[Server, dict[str, str]]:
+    """Return the server of the notebook that a command names, or of the current one, and its argument."""
+    path = session.path(args.notebook)
+    server = session.server(path)
+    return server, notebook_argument(session, server, args.notebook)
+
+
+def notebook_argument(session: Session, server: Server, given: str | None) -> dict[str, str]:
+    """Return the argument that names a notebook in a call; empty if none is open."""
+    path = session.path(given)
+    if path is None:
+        return {} if given is None else {"notebook": given}
+    return {"notebook": session.there(server, path, given or "")}
+
+
+# -- open, status, save, shutdown
+
+
+def _configure_open(parser: Parser) -> None:
+    add_notebook(parser, required=True, help="path of a notebook; created if missing")
+    parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
+    parser.add_argument("--name", help="a name for it in other commands")
+    import argparse
+
+    parser.add_argument(
+        "--sandbox",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="run this project's kernels without network, with access to its folder only",
+    )
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help="work in this Jupyter Server from now on: its address, with its token unless that is in "
+        "JUPYTER_TOKEN or the server runs here; 'none' ends that",
+    )
+
+
+def _open(session: Session, args: argparse.Namespace) -> int:
+    if args.server is not None:
+        _attach(session, args.server)
+    path = session.path(args.notebook)
+    if args.sandbox is not None:
+        body = {"sandbox": args.sandbox}
+        start_server(session.project).request("POST", f"{API}/project/sandbox", body)
+    server = session.server(path)
+    notebook = args.notebook if path is None else session.there(server, path, args.notebook)
+    chosen = {} if args.kernel is None else {"kernel_name": args.kernel}
+    named = {} if args.name is None else {"name": args.name}
+    if path is not None and not is_inside(path, server.root):
+        named["mode"] = "create"
+    elif path is not None and not os.path.exists(path):
+        # Without cells: the first insert makes the first one.
+        session.call(server, "create_notebook", notebook=notebook, cells=[], **chosen)
+    answer = session.call(server, "use_notebook", notebook=notebook, **chosen, **named)
+    there = answer["result"]["notebook"]
+    root = server.root or session.project.root
+    session.project.keep(session.caller, notebook=path or os.path.join(root, there))
+    return session.finish(answer)
+
+
+def _attach(session: Session, address: str) -> None:
+    if address == "none":
+        attach(session.project, None)
+        return
+    if session.project.has_sandbox():
+        raise Refused(
+            "the kernels of this project run in a sandbox; a server's kernels do not. "
+            "`nb open --no-sandbox` disables the sandbox for new kernels."
+        )
+    server = Server.at(address, os.environ.get("JUPYTER_TOKEN", ""))
+    if not server.token:
+        local = (each for each in running_servers() if each.url == server.url)
+        server = next(local, server)
+    if server.tools() is None:
+        raise Refused(f"{server.url} has no tk-ai-extension: install it where that server runs.")
+    attach(session.project, server)
+
+
+def _status(session: Session, _args: argparse.Namespace) -> int:
+    project, current = session.project, session.current
+    shown = None if current is None else os.path.relpath(current, project.root)
+    fields: dict[str, Any] = {"project": project.root, "notebook": shown, "kernels": []}
+    lines = [f"project {project.root}"]
+    try:
+        server = session.server(starts=False, changes=False)
+    except ToolFailed as error:
+        if not session.as_json and error.error["message"] != "No server runs in this project.":
+            write_err(str(error))
+        lines.append("no server: nb open NOTEBOOK starts one")
+    else:
+        fields |= {"server": server.url, "host": server.pid if server.is_headless else None}
+        is_own = "server process" if server.is_headless else "in the Jupyter Server of process"
+        lines.append(f"{is_own} {server.pid} at {server.url}")
+        running = session.call(server, "list_running_kernels")
+        fields["kernels"] = running["result"]["kernels"]
+        lines.append(running["text"].rstrip())
+        asked = server.request("GET", f"{API}/permissions")["permissions"]
+        fields["waiting"] = len(asked)
+        if asked:
+            lines.append(f"calls that need your approval: {len(asked)} (nb approve)")
+    lines.insert(1, f"notebook {shown}" if shown else "no notebook is open")
+    return session.show("\n".join(lines), fields)
+
+
+def _save(session: Session, args: argparse.Namespace) -> int:
+    server, notebook = _named(session, args)
+    saved = server.request("POST", f"{API}/save", notebook)
+    return session.show(f"{saved['notebook']} is saved (rev:{saved['revision']}).", saved)
+
+
+def _shutdown(session: Session, _args: argparse.Namespace) -> int:
+    kernels, was_running = stop_server(session.project)
+    count = f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'} stopped"
+    text = f"{count}, and the server." if was_running else "No server was running."
+    return session.show(text, {"stopped": kernels, "was_running": was_running})
+
+
+# -- serve, lab
+
+
+def _configure_serve(parser: Parser) -> None:
+    add_notebook(parser, help="the notebook whose kernel to share (default: the current one)")
+    parser.add_argument("--off", action="store_true", help="stop sharing it")
+
+
+def _serve(session: Session, args: argparse.Namespace) -> int:
+    server = session.own()
+    path = f"{API}/project/share"
+    if args.off:
+        was = server.request("DELETE", path)
+        return session.show("Stopped sharing." if was["was_shared"] else "Nothing was shared.", was)
+    shared = server.request("POST", path, notebook_argument(session, server, args.notebook))
+    folder = os.path.join(session.project.folder, KERNELS)
+    text = (
+        f"The kernel of {shared['notebook']} is shared: choose `{shared['display_name']}` in VS Code or "
+        f"JupyterLab, or\n  jupyter console --kernel {shared['kernelspec']}\nA Jupyter Server can "
+        "list it, too:\n  jupyter lab --ServerApp.allow_external_kernels=True "
+        f"--ServerApp.external_connection_dir={folder}"
+    )
+    return session.show(text, {**shared, "connection_dir": folder})
+
+
+def _configure_lab(parser: Parser) -> None:
+    add_notebook(parser, help="the notebook to open (default: the current one, if any)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def _lab(session: Session, args: argparse.Namespace) -> int:
+    server = start_server(session.project)
+    url = str(server.request("POST", f"{API}/project/lab")["url"])
+    notebook = notebook_argument(session, server, args.notebook).get("notebook")
+    if notebook is not None:
+        from urllib.parse import quote
+
+        url = url.replace("/lab?", f"/lab/tree/{quote(notebook)}?", 1)
+    if not args.no_browser and sys.stdout.isatty():
+        import webbrowser
+
+        webbrowser.open(url)
+    return session.show(f"JupyterLab: {url}", {"url": url})
+
+
+# -- exec, edit, read, write, watch
+
+
+def _configure_exec(parser: Parser) -> None:
+    parser.add_argument("cell", nargs="?", help="id, index, or ranges such as 0-3,7,@318a,-1")
+    parser.add_argument("--all", action="store_true", help="all code cells, in order")
+    parser.add_argument(
+        "--stale", action="store_true", help="the cells whose code or inputs changed"
+    )
+    parser.add_argument("--restart", action="store_true", help="restart the kernel first")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="continue after a cell that failed"
+    )
+    add_notebook(parser, by_place=False)
+    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
+    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
+
+
+def _exec(session: Session, args: argparse.Namespace) -> int:
+    if sum((args.cell is not None, args.all, args.stale)) != 1:
+        raise WrongCall("nb exec: name a cell, or --all, or --stale\n")
+    server, arguments = _named(session, args)
+    limits = {name: getattr(args, name) for name in ("wait", "timeout")}
+    arguments |= {name: value for name, value in limits.items() if value is not None}
+    cell: str | None = args.cell
+    if not (cell is None or args.restart or args.keep_going or _RANGES.fullmatch(cell)):
+        return session.finish(session.run(server, "execute_cell", cell=cell, **arguments))
+    which = {"which": "all" if args.all else "stale"} if cell is None else {"cells": cell}
+    options = {"restart": args.restart, "stop_on_error": not args.keep_going}
+    return session.finish(session.run(server, "execute_cells", **which, **options, **arguments))
+
+
+def _configure_edit(parser: Parser) -> None:
+    parser.add_argument("cell", nargs="?", help="id or index; with --editor, default: all cells")
+    parser.add_argument("source", nargs="?", help="the new source, or - for standard input")
+    parser.add_argument("--editor", action="store_true", help="edit it in $EDITOR")
+    parser.add_argument("--cell-type", choices=("code", "markdown", "raw"), help="change its type")
+    parser.add_argument("--keep-outputs", action="store_true", help="keep the outputs")
+    add_notebook(parser, by_place=False)
+
+
+def _edit(session: Session, args: argparse.Namespace) -> int:
+    if args.editor and args.source is not None:
+        raise WrongCall("nb edit: give either a source or --editor\n")
+    if not args.editor and None in (args.cell, args.source):
+        raise WrongCall("nb edit: name a cell and give its new source, or --editor\n")
+    server, where = _named(session, args)
+    if args.editor and args.cell is None:
+        return _edit_notebook(session, server, where)
+    if args.editor:
+        return _edit_cell(session, server, where, args)
+    return _overwrite(session, server, args, cell=args.cell, source=source_of(args.source), **where)
+
+
+def _overwrite(session: Session, server: Server, args: argparse.Namespace, **arguments: str) -> int:
+    kind = {} if args.cell_type is None else {"cell_type": args.cell_type}
+    keep = args.keep_outputs
+    answer = session.call(server, "overwrite_cell", keep_outputs=keep, **kind, **arguments)
+    return session.finish(answer)
+
+
+def _edit_notebook(session: Session, server: Server, where: dict[str, str]) -> int:
+    options = {"view": "editable", "budget": MAX_BUDGET}
+    read = session.call(server, "read_notebook", **options, **where)["result"]
+    edited = _edited(read["text"], "notebook.py")
+    if edited is None:
+        return REFUSED
+    if edited == read["text"]:
+        write_err("Nothing was changed.")
+        return OK
+    return session.finish(
+        session.call(server, "write_notebook", text=edited, notebook=read["notebook"])
+    )
+
+
+def _edit_cell(
+    session: Session, server: Server, where: dict[str, str], args: argparse.Namespace
+) -> int:
+    read = session.call(server, "read_cell", cell=args.cell, outputs=False, **where)["result"]
+    suffix = {"markdown": "md", "code": "py"}.get(read["cell_type"], "txt")
+    edited = _edited(f"{read['source']}\n", f"cell.{suffix}")
+    if edited is None:
+        return REFUSED
+    source = edited.removesuffix("\n")
+    if source == read["source"] and args.cell_type in (None, read["cell_type"]):
+        write_err("Nothing was changed.")
+        return OK
+    cell, notebook = read["address"], read["notebook"]
+    return _overwrite(session, server, args, cell=cell, source=source, notebook=notebook)
+
+
+def _edited(text: str, name: str) -> str | None:
+    """Let the person edit a text in their editor; None if it fails."""
+    import shlex
+    from tempfile import TemporaryDirectory
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with TemporaryDirectory(prefix="nb-") as folder:
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        try:
+            status = subprocess.run([*shlex.split(editor), path], check=False).returncode
+        except (OSError, ValueError) as error:
+            raise Refused(f"the editor `{editor}`: {error}. Set EDITOR to yours.") from None
+        if status:
+            write_err(f"{editor} ended with status {status}: nothing was changed.")
+            return None
+        return read_text(path)
+
+
+def _configure_read(parser: Parser) -> None:
+    add_notebook(parser)
+    parser.add_argument(
+        "--view",
+        choices=("editable", "reading", "raw"),
+        help="sources, to write back (default); with short outputs; JSON",
+    )
+    parser.add_argument("--cells", metavar="RANGES", help="such as 0-3,7,@318a,-1")
+    parser.add_argument(
+        "--lines", metavar="RANGES", help="lines of the text, such as 10-20; not for `nb write`"
+    )
+    parser.add_argument("--budget", type=int, help="maximum characters (default: all)")
+
+
+def _read(session: Session, args: argparse.Namespace) -> int:
+    server, arguments = _named(session, args)
+    options = {name: getattr(args, name) for name in ("view", "cells", "lines", "budget")}
+    options = {name: value for name, value in options.items() if value is not None}
+    answer = session.call(server, "read_notebook", **{"budget": MAX_BUDGET, **options}, **arguments)
+    result = answer["result"]
+    if session.as_json or session.is_live:
+        return session.finish(answer)
+    if "artifact" in result:
+        raise Refused("a cell is longer than --budget. Nothing was printed; give none.")
+    # Only the text goes to standard output: it can be written back.
+    sys.stdout.write(result["text"])
+    sys.stdout.flush()
+    for warning in (*result.get("warnings", ()), *result.get("notices", ())):
+        write_err(f"Note: {warning}")
+    if "next_range" in result:
+        write_err(f"There is more: --cells {result['next_range']}")
+    return OK
+
+
+def _configure_write(parser: Parser) -> None:
+    parser.add_argument("file", nargs="?", default=STDIN, help="the text (default: standard input)")
+    add_notebook(parser, by_place=False, help="path or name (default: from the text's header)")
+    parser.add_argument("--base", help="the revision that was read, if the text has no header")
+
+
+def _write(session: Session, args: argparse.Namespace) -> int:
+    text = read_text(args.file)
+    named = {} if args.base is None else {"base": args.base}
+    server = session.server(session.path(args.notebook))
+    if args.notebook is not None or not text.startswith("# %% notebook: "):
+        named |= notebook_argument(session, server, args.notebook)
+    return session.finish(session.call(server, "write_notebook", text=text, **named))
+
+
+def _configure_watch(parser: Parser) -> None:
+    parser.add_argument(
+        "execution_id",
+        nargs="?",
+        help="the execution's id, from `nb exec` or an agent (default: your last one)",
+    )
+    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
+
+
+def _watch(session: Session, args: argparse.Namespace) -> int:
+    name = args.execution_id or session.project.state(session.caller).get("execution")
+    if name is None:
+        raise Refused("you have started no execution here; name one.")
+    limit = {} if args.wait is None else {"wait": args.wait}
+    server = session.server(starts=False)
+    return session.finish(session.run(server, "wait_execution", execution_id=name, **limit))
+
+
+# -- run and verify whole notebooks
+
+_OF_FILES = ("output", "parameter", "parameters_file", "kernel", "allow_errors")
+"""Options of `nb run` for whole notebooks."""
+
+WHOLE = "nb"
+"""The toolset with the tools for whole notebooks, which have more options than those for agents."""
+
+
+def configure_run(parser: Parser) -> None:
+    """Add the arguments of `nb run`."""
+    parser.add_argument(
+        "code",
+        metavar="CODE|NOTEBOOK",
+        help="code for the notebook's kernel, - for standard input; or a notebook, to run all of it in "
+        "a new one",
+    )
+    add_notebook(parser, by_place=False)
+    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
+    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
+    whole = parser.add_argument_group("for a whole notebook")
+    whole.add_argument("--output", metavar="FILE", help="write the result there, not in place")
+    whole.add_argument(
+        *("-p", "--parameter"),
+        action="append",
+        metavar="NAME=VALUE",
+        help="set a variable, below the cell with the tag parameters (needs --output)",
+    )
+    whole.add_argument(
+        *("-f", "--parameters-file"),
+        action="append",
+        metavar="FILE",
+        help="parameters from a YAML file; those of -p take precedence",
+    )
+    whole.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
+    whole.add_argument(
+        "--allow-errors", action="store_true", default=None, help="run all cells, whatever fails"
+    )
+
+
+def _run(session: Session, args: argparse.Namespace) -> int:
+    is_whole = re.fullmatch(r"[^\n!%?()=;'\"]+\.ipynb", args.code) is not None
+    refused = ("notebook", "wait") if is_whole else _OF_FILES
+    for name in refused:
+        if getattr(args, name) is not None:
+            what = "a whole notebook" if is_whole else "code"
+            raise WrongCall(f"nb run: --{name.replace('_', '-')} is not for {what}.\n")
+    limit = {} if args.timeout is None else {"timeout": args.timeout}
+    if not is_whole:
+        server, arguments = _named(session, args)
+        limit |= {} if args.wait is None else {"wait": args.wait}
+        code = source_of(args.code)
+        return session.finish(
+            session.run(server, "execute_ipython", code=code, **arguments, **limit)
+        )
+    path = os.path.abspath(os.path.expanduser(args.code))
+    server = session.server(path)
+    options: dict[str, Any] = {
+        "notebook": session.there(server, path, args.code),
+        "parameters": dict(map(_parameter, args.parameter or ())),
+        "parameter_files": {each: read_text(each) for each in args.parameters_file or ()},
+        "allow_errors": bool(args.allow_errors),
+        **({} if args.kernel is None else {"kernel_name": args.kernel}),
+        **limit,
+    }
+    if args.output is not None:
+        options["output"] = session.there(server, os.path.abspath(args.output), args.output)
+    return session.finish(session.run(server, f"{WHOLE}:run_notebook", **options))
+
+
+def _parameter(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise WrongCall(f"nb run: -p {word}: write it as NAME=VALUE.\n")
+    return name.strip(), value
+
+
+def _configure_verify(parser: Parser) -> None:
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="notebooks, and folders of notebooks (default: the current notebook)",
+    )
+    parser.add_argument(
+        "--kernel", metavar="NAME", help="kernelspec, instead of the notebooks' own"
+    )
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="for each cell")
+    parser.add_argument(
+        "--sanitize-with",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="replace text before comparing: a file with lines `regex:` and `replace:`, as nbval has it",
+    )
+    parser.add_argument(
+        "--ignore-times", action="store_true", help="ignore dates, times of day and durations"
+    )
+    parser.add_argument(
+        "--lax",
+        action="store_true",
+        help="compare only cells with the tag nbval-check-output; run all",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="NUMBER",
+        help="relative tolerance of numbers in tables and JSON",
+    )
+    parser.add_argument(
+        "--image-tolerance",
+        type=float,
+        metavar="SHARE",
+        help="share of an image's pixels that may differ",
+    )
+    parser.add_argument("--strict", action="store_true", help="hidden state is a failure, too")
+    parser.add_argument("--update", action="store_true", help="store the new outputs that differ")
+    parser.add_argument("--junitxml", metavar="FILE", help="write a report for a build server")
+
+
+def _verify(session: Session, args: argparse.Namespace) -> int:
+    options: dict[str, Any] = {
+        "sanitizers": [read_text(file) for file in args.sanitize_with],
+        "ignore_times": args.ignore_times,
+        "lax": args.lax,
+        "tolerance": args.tolerance,
+        "image_tolerance": args.image_tolerance,
+        "kernel_name": args.kernel,
+        "timeout": args.timeout,
+    }
+    options = {name: value for name, value in options.items() if value is not None}
+    paths = list(_notebooks(session, args.paths))
+    reports: list[dict[str, Any]] = []
+    good = 0
+    for path in paths:
+        report = _verified(session, args, path, options, is_alone=len(paths) == 1)
+        reports.append(report)
+        good += report["status"] == "same" and not (args.strict and report.get("hidden_state"))
+        if report["status"] == "interrupted":
+            break
+    is_verified = good == len(paths)
+    if args.junitxml is not None:
+        with open(args.junitxml, "w", encoding="utf-8") as file:
+            file.write(_junit(reports))
+    if session.as_json:
+        session.print_json({"verified": is_verified, "notebooks": reports})
+    elif len(paths) > 1:
+        write(f"{good} of {len(paths)} notebooks are verified.")
+    return OK if is_verified else FAILED
+
+
+def _verified(
+    session: Session,
+    args: argparse.Namespace,
+    path: str,
+    options: Mapping[str, Any],
+    *,
+    is_alone: bool,
+) -> dict[str, Any]:
+    """Verify a notebook and print the result; return the report."""
+    server = session.server(path)
+    notebook = session.there(server, path)
+    try:
+        answer = session.run(server, f"{WHOLE}:verify_notebook", notebook=notebook, **options)
+    except ToolFailed as error:
+        if "has no code to run" in str(error):
+            return {"notebook": notebook, "status": "same"}
+        if is_alone:
+            raise
+        write_err(f"{notebook}: {error}")
+        return {"notebook": notebook, "status": "failed", "error": str(error)}
+    report = answer["result"]["verification"]
+    if not session.as_json:
+        write(as_commands(answer["text"]))
+    if args.update and report["status"] != "interrupted":
+        name = answer["result"]["execution_id"]
+        stored = session.call(server, f"{WHOLE}:store_outputs", execution_id=name)
+        write_err(stored["text"])
+    return {"notebook": notebook, **report}
+
+
+def _notebooks(session: Session, given: Sequence[str]) -> Iterator[str]:
+    """Yield the absolute paths of the notebooks that the arguments name, each once.
+
+    Raises:
+        Refused: there is none.
+    """
+    if not given and session.current is None:
+        raise Refused("no notebook is named, and none is open: `nb verify .` verifies all here.")
+    found: dict[str, None] = {}
+    for each in given or [str(session.current)]:
+        path = os.path.abspath(os.path.expanduser(each))
+        if not os.path.isdir(path):
+            found[path] = None
+            continue
+        for folder, names, files in os.walk(path):
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            found |= {os.path.join(folder, n): None for n in sorted(files) if n.endswith(".ipynb")}
+    if not found:
+        raise Refused("there is no notebook in these folders.")
+    yield from found
+
+
+def _junit(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Return the reports as JUnit XML: a suite for each notebook, a case for each cell."""
+    import xml.etree.ElementTree as ET
+
+    suites = ET.Element("testsuites")
+    for report in reports:
+        problems = {each["index"]: each for each in report.get("problems", ())}
+        cells = report.get("cells", [])
+        errors = int("error" in report)
+        suite = ET.SubElement(
+            suites,
+            "testsuite",
+            name=report["notebook"],
+            tests=str(len(cells) + errors),
+            failures=str(len(problems)),
+            errors=str(errors),
+        )
+        for cell in cells:
+            name = f"cell {cell['index'] + 1} @{cell['cell']}"
+            case = ET.SubElement(suite, "testcase", name=name, classname=report["notebook"])
+            if problem := problems.get(cell["index"]):
+                failure = ET.SubElement(case, "failure", message=harmless(problem["message"]))
+                failure.text = harmless(problem["diff"])
+            elif cell["status"] in ("skipped", "not_run"):
+                ET.SubElement(case, "skipped")
+        if errors:
+            case = ET.SubElement(suite, "testcase", name="notebook", classname=report["notebook"])
+            ET.SubElement(case, "error", message=harmless(report["error"]))
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+# -- approve
+
+
+def _configure_approve(parser: Parser) -> None:
+    parser.add_argument(
+        "request", nargs="?", help="the request's id (default: list pending requests)"
+    )
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument(
+        "--for",
+        dest="answer",
+        choices=ANSWERS,
+        help="approve this call (default), all calls with that effect in this session, or in this "
+        "notebook; with _tool only those of the same tool",
+    )
+    answer.add_argument(
+        "--deny",
+        nargs="?",
+        const="",
+        metavar="MESSAGE",
+        help="deny it, with an optional message for the agent",
+    )
+
+
+def _approve(session: Session, args: argparse.Namespace) -> int:
+    server = session.server(starts=False, changes=False)
+    servers = [server, *session.others(server)]
+    asked: list[tuple[Server, dict[str, Any]]] = []
+    for each in servers:
+        try:
+            pending = each.request("GET", f"{API}/permissions")["permissions"]
+        except ToolFailed:
+            if each is server:
+                raise
+            continue
+        asked += [(each, one) for one in pending]
+    if args.request is None:
+        if args.answer is not None or args.deny is not None:
+            raise WrongCall("nb approve: name the request to answer\n")
+        text = "\n\n".join(_asked(one) for _, one in asked) or "No requests are waiting."
+        return session.show(text, {"permissions": [one for _, one in asked]})
+    server = next((each for each, one in asked if one["id"] == args.request), server)
+    answer = "deny" if args.deny is not None else args.answer or "once"
+    body = {"answer": answer, "message": args.deny or ""}
+    done = server.request("POST", f"{API}/permissions/{args.request}", body)
+    said = "Denied." if answer == "deny" else f"Approved ({answer})."
+    return session.show(said, done)
+
+
+def _asked(request: Mapping[str, Any]) -> str:
+    """Return a request with its proposal and the commands that answer it."""
+    where = f" in {request['notebook']}" if request["notebook"] else ""
+    who = f"{request['author']} ({request['interface']})"
+    ago = max(time.time() - request["created"], 0)
+    answers: list[str] = request["answers"]
+    lasting = "|".join(each for each in answers if each not in ("once", "deny"))
+    longer = f" [--for {lasting}]" if lasting else ""
+    return (
+        f"{who} wants to call {request['tool']}{where}, {ago:.0f} s ago\n"
+        f"{request['preview'].rstrip()}\n"
+        f"nb approve {request['id']}{longer}\nnb approve {request['id']} --deny [MESSAGE]"
+    )
+
+
+# -- doctor
+
+
+def _doctor(session: Session, _args: argparse.Namespace) -> int:
+    import platform
+    from pathlib import Path
+
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    from tk_ai_extension.kernels.sandbox.programs import probe
+
+    root = session.project.root
+    checks = [("nb", True, f"{__version__}, Python {platform.python_version()}, {sys.platform}")]
+    checks.append(_command_on_path())
+    is_writable = os.access(root, os.W_OK)
+    checks.append(("project", is_writable, root if is_writable else f"{root} cannot be written"))
+    kernels = ", ".join(sorted(KernelSpecManager().find_kernel_specs()))
+    none = "no kernel is installed: `pip install ipykernel`"
+    checks.append(("kernels", bool(kernels), kernels or none))
+    for server in running_servers():
+        try:
+            has_extension = server.tools() is not None
+            missing = "no tk-ai-extension: notebooks that are open there are not changed from here"
+        except Unreachable as error:
+            has_extension, missing = False, str(error)
+        name = "server of nb" if server.is_headless else "Jupyter Server"
+        detail = f"{server.url} on {server.root}{'' if has_extension else f': {missing}'}"
+        checks.append((name, has_extension, detail))
+        if has_extension and server.root == os.path.realpath(root):
+            model = server.request("GET", f"{API}/models")
+            is_ready = model["ready"] and model["provider"] != "tour"
+            detail = model["label"] if is_ready else f"{model['label']}. {model['hint']}"
+            checks.append(("model", is_ready, detail))
+    checks += [(f"sandbox: {each.name}", each.ok, each.detail) for each in probe(Path(root))]
+    text = "\n".join(f"{'ok' if ok else '--'}  {name}: {detail}" for name, ok, detail in checks)
+    looks = [{"name": name, "ok": ok, "detail": detail} for name, ok, detail in checks]
+    return session.show(text, {"looks": looks})
+
+
+def _command_on_path() -> tuple[str, bool, str]:
+    """Return whether the `nb` on the PATH is this one; other packages install a command of that name."""
+    import shutil
+
+    found = shutil.which("nb")
+    if found is None:
+        return "command", False, "`nb` is not on the PATH"
+    try:
+        with open(found, "rb") as file:
+            is_ours = b"tk_ai_extension" in file.read(4_096)
+    except OSError:
+        is_ours = False
+    if is_ours:
+        return "command", True, found
+    return "command", False, f"{found} belongs to another package: use `tk-nb` instead"
+
+
+# -- mcp and completion
+
+
+def _configure_mcp(parser: Parser) -> None:
+    parser.add_argument("--toolsets", help="toolsets to offer, such as default,omp")
+    parser.add_argument(
+        "--mode",
+        choices=("plan", "ask", "edit", "auto"),
+        help="permission mode: what runs without approval (default: auto)",
+    )
+    parser.add_argument(
+        "--caller", help="the caller's name, for state that outlasts the connection"
+    )
+
+
+def _mcp(session: Session, args: argparse.Namespace) -> int:
+    from tk_ai_extension.cli.stdio import bridge
+
+    options = {name: getattr(args, name) for name in ("toolsets", "mode", "caller")}
+    return bridge(session, {name: value for name, value in options.items() if value})
+
+
+def _configure_completion(parser: Parser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def _completion(session: Session, args: argparse.Namespace) -> int:
+    import argcomplete
+
+    script = argcomplete.shellcode(["nb", "tk-nb"], shell=args.shell)
+    return session.show(script, {"shell": args.shell, "script": script})
+
+
+def _configure_chat(parser: Parser) -> None:
+    from tk_ai_extension.cli.chat import configure
+
+    configure(parser)
+
+
+def _chat(session: Session, args: argparse.Namespace) -> int:
+    from tk_ai_extension.cli.chat import chat
+
+    return chat(session, args)
+
+
+def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> int:
+    """Run the command of a tool; return the exit status."""
+    arguments = {k: v for k, v in vars(args).items() if v is not None and k != "json"}
+    properties = tool["input_schema"]["properties"]
+    for name, value in arguments.items():
+        if value == STDIN:
+            is_text = properties[name].get("type") == "string"
+            arguments[name] = source_of(value) if is_text else read_json(value)
+    # `search` takes a folder, too.
+    path = session.path(arguments.get("notebook")) if "notebook" in properties else None
+    server = session.server(path, changes=tool["effect"] != "READ")
+    arguments = session.located(server, arguments)
+    if "notebook" in properties and not {"notebook", "kernel_id"} & set(arguments):
+        arguments |= notebook_argument(session, server, None)
+    if "path" in properties and "path" not in tool["input_schema"].get("required", ()):
+        arguments.setdefault("path", session.there(server, session.project.root))
+    if "wait" in properties:
+        if tool["name"] == "edit_cells":
+            return session.finish(session.call(server, tool["name"], **{"wait": LONG, **arguments}))
+        return session.finish(session.run(server, tool["name"], **arguments))
+    answer = session.call(server, tool["name"], **arguments)
+    if tool["name"] == "unuse_notebook" and path in (None, session.current):
+        session.project.keep(session.caller, notebook="")
+    return session.finish(answer)
+
+
+COMMANDS = (
+    Command(
+        "open",
+        "Open a notebook: start its kernel and make it the current notebook.",
+        _configure_open,
+        _open,
+        "nb open analysis.ipynb",
+        "nb open new.ipynb --kernel ir   # a new notebook, for R",
+        "nb open --sandbox work.ipynb    # no network, access to this folder only",
+        "nb open a.ipynb --server http://localhost:8888/",
+    ),
+    Command("status", "Show what is open and what runs.", nothing, _status, "nb status --json"),
+    Command(
+        "serve",
+        "Share the notebook's kernel with VS Code, JupyterLab and consoles.",
+        _configure_serve,
+        _serve,
+        "nb serve",
+        "nb serve --off",
+    ),
+    Command(
+        "lab",
+        "Open JupyterLab on this project's server, with its kernels and variables.",
+        _configure_lab,
+        _lab,
+        "nb lab",
+        "nb lab analysis.ipynb --no-browser",
+    ),
+    Command(
+        "mcp",
+        "Serve MCP over standard input and output, for agents that start MCP servers themselves.",
+        _configure_mcp,
+        _mcp,
+        "claude mcp add nb -- nb mcp",
+        "nb mcp --toolsets default,claude-code --mode plan",
+    ),
+    Command(
+        "shutdown",
+        "Stop this project's kernels and its server, and clean up.",
+        nothing,
+        _shutdown,
+        "nb shutdown",
+    ),
+    Command(
+        "approve",
+        "Approve or deny an agent's requests; list pending ones with their code or diff.",
+        _configure_approve,
+        _approve,
+        "nb approve                          # pending requests and what they would do",
+        "nb approve 9c1f0a55e3d2b784         # this call, once",
+        "nb approve 9c1f0a55e3d2b784 --for notebook",
+        "nb approve 9c1f0a55e3d2b784 --deny 'use the cached data instead'",
+    ),
+    Command(
+        "chat",
+        "Chat with Claude, who works in the notebook: one message, or a dialogue.",
+        _configure_chat,
+        _chat,
+        'nb chat "why is the last cell slow?"',
+        'nb chat -n sales.ipynb --mode auto "plot the prices"',
+        "nb chat                             # a dialogue, in the open notebook's chat",
+        "nb chat --list; nb chat --resume 3f9a",
+    ),
+    Command(
+        "completion",
+        "Print the script that completes commands in a shell.",
+        _configure_completion,
+        _completion,
+        'eval "$(nb completion bash)"',
+    ),
+    Command(
+        "doctor",
+        "Check what this machine and this project support.",
+        nothing,
+        _doctor,
+        "nb doctor",
+        "nb doctor --json",
+    ),
+    Command(
+        "read",
+        "Read a notebook as text, its cells after markers: `# %% [code] @id`.",
+        _configure_read,
+        _read,
+        "nb read analysis.ipynb > a.txt",
+        "nb read --view reading --cells 0-9",
+        group="Read",
+    ),
+    Command(
+        "write",
+        "Write the cell-marked text back, merged with changes by others.",
+        _configure_write,
+        _write,
+        "nb read > a.txt && $EDITOR a.txt && nb write a.txt",
+        "sed s/foo/bar/ a.txt | nb write",
+        group="Change",
+    ),
+    Command(
+        "save",
+        "Wait until everything is saved (changes and outputs are saved automatically).",
+        add_notebook,
+        _save,
+        "nb save",
+        group="Change",
+    ),
+    Command(
+        "edit",
+        "Replace a cell's source, or open a cell or the whole notebook in your editor.",
+        _configure_edit,
+        _edit,
+        "nb edit 3 'x = 1'",
+        "nb edit 318a.9f2c - < new.py   # only if it is still that version",
+        "nb edit 3 --editor",
+        "nb edit --editor               # all cells, as text with markers",
+        group="Change",
+    ),
+    Command(
+        "exec",
+        "Run cells and save their outputs in the notebook.",
+        _configure_exec,
+        _exec,
+        "nb exec 3            # the cell at index 3",
+        "nb exec 318a         # the cell whose id starts with 318a",
+        "nb exec 0-3,7",
+        "nb exec --stale      # the cells that have to run again",
+        "nb exec --all --restart --timeout 600",
+        group="Run",
+    ),
+    Command(
+        "run",
+        "Run code in the notebook's kernel; or a whole notebook from the top, in a kernel of its own.",
+        configure_run,
+        _run,
+        "nb run 'df.shape'                   # the notebook does not change",
+        "nb run - < check.py",
+        "nb run report.ipynb                 # a whole notebook in a new kernel, in place",
+        "nb run report.ipynb --output may.ipynb -p month=5 -p region=north",
+        group="Run",
+    ),
+    Command(
+        "watch",
+        "Follow an execution: print new output until it ends.",
+        _configure_watch,
+        _watch,
+        "nb exec 3 --wait 0; nb watch",
+        "nb watch 3f2a90bc11   # an agent's execution",
+        group="Run",
+    ),
+    Command(
+        "verify",
+        "Run notebooks in fresh kernels and compare their outputs with the stored ones.",
+        _configure_verify,
+        _verify,
+        "nb verify analysis.ipynb",
+        "nb verify . --junitxml report.xml   # all notebooks of the folder, for a build server",
+        "nb verify docs --sanitize-with nbval.cfg --ignore-times",
+        "nb verify analysis.ipynb --update   # store the outputs that differ",
+        group="Run",
+    ),
+)
