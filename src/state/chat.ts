@@ -51,7 +51,6 @@ export interface IResult {
   ok: boolean;
   text: string;
   structured: Json;
-  /** Codes of the notices in the result; undefined in chats of an older version. */
   images: readonly Picture[];
   seconds: number;
 }

@@ -221,23 +221,6 @@ async def test_events_come_as_they_happen_and_go_on_after_the_connection_was_los
     assert seen[-1]["end"] == "done"
 
 
-@pytest.mark.real_cli
-@pytest.mark.proves("rest:chat")
-async def test_a_lost_connection_stops_the_turn_where_the_person_chose_so(
-    client: Client, model: ScriptedModel, http: httpx2.AsyncClient
-) -> None:
-    held = Held(Answer.of(COUNTED), after=4)
-    model.add(held)
-    body = {"message": "Count.", "on_disconnect": "stop"}
-    accept = {"Accept": "text/event-stream"}
-    async with http.stream("POST", "mcp/chat", json=body, headers=accept) as cut:
-        async for event in events_of(cut):
-            if event["kind"] == "text":
-                break
-    async with asyncio.timeout(20):
-        await held.gone.wait()
-
-
 @pytest.mark.proves("rest:chat")
 async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str

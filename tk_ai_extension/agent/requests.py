@@ -220,8 +220,6 @@ class ChatRequest(_Strict):
     latest: bool = False
     """Without `chat`: continue the newest one whose last message was about this notebook (or,
     without `notebook`, about none), if there is one."""
-    on_disconnect: Literal["continue", "stop"] = "continue"
-    """Whether a lost connection stops the turn."""
     command: Literal["compact"] | None = None
     """What the agent does instead of answering: `compact` replaces its history of the chat by a
     summary. The message is shown in the chat and not sent to the agent."""
@@ -255,8 +253,6 @@ class PlanAnswer(_Strict):
     """Further instructions for Claude; required when rejecting a plan."""
     model: Annotated[str, Field(max_length=200)] | None = None
     """The model that continues; the one that made the plan if omitted."""
-    on_disconnect: Literal["continue", "stop"] = "continue"
-    """Whether a lost connection stops the turn."""
 
     @model_validator(mode="after")
     def _check(self) -> PlanAnswer:

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,17 +55,11 @@ _FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], defa
 class TurnHandler(StreamingHandler):
     """A route that begins a turn and returns its result."""
 
-    async def answer(
-        self, begin: Callable[[], Awaitable[StartedTurn]], *, stop: bool
-    ) -> TurnAnswer | None:
-        """Return the result of a turn, or stream its events.
+    async def answer(self, begin: Callable[[], Awaitable[StartedTurn]]) -> TurnAnswer | None:
+        """Begin a turn and return its result, or stream its events. It goes on without its client.
 
         With ``Accept: text/event-stream`` the events are server-sent; after a lost connection,
         ``GET /api/tk-ai/chats/{id}/events`` resumes them.
-
-        Args:
-            begin: Begins the turn.
-            stop: Whether a lost connection stops the turn, also before it begins.
 
         Raises:
             LimitReached: the user has too many streams; no turn began.
@@ -74,20 +68,12 @@ class TurnHandler(StreamingHandler):
         streams = self.accepts_events()
         found: list[Event] = []
         with self.counted_stream() if streams else nullcontext():
-            if stop and self.gone.is_set():
-                return None
             begun = await begin()
             if streams:
-                ended = await self.stream_counted(_frames(begun.events))
-            else:
-                ended = await self.until_ended(_collect(begun.events, found))
-        if not ended and stop:
-            # The chat may have been deleted in the meantime.
-            with suppress(ToolError):
-                chats = await self.services.chats()
-                await chats.stop(username(self), begun.chat, begun.turn)
-        if not ended or streams:
-            return None
+                await self.stream_counted(_frames(begun.events))
+                return None
+            if not await self.until_ended(_collect(begun.events, found)):
+                return None
         answer = _summary(begun, found)
         failed = next((event.data["error"] for event in found if event.kind == "error"), None)
         if failed is None:
@@ -107,8 +93,7 @@ class MessageHandler(TurnHandler):
         """Send a message to Claude and return the result of its turn. Agents are refused during a turn."""
         self.check_person()
         chats, user = await self.services.chats(), username(self)
-        begin = partial(chats.send, user, body)
-        return await self.answer(begin, stop=body.on_disconnect == "stop")
+        return await self.answer(partial(chats.send, user, body))
 
 
 class ChatPlanHandler(TurnHandler):
@@ -120,9 +105,7 @@ class ChatPlanHandler(TurnHandler):
         self.check_person()
         chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
-        return await self.answer(
-            partial(chats.answer_plan, user, chat_id, body), stop=body.on_disconnect == "stop"
-        )
+        return await self.answer(partial(chats.answer_plan, user, chat_id, body))
 
 
 class ChatsHandler(TkAIHandler):
