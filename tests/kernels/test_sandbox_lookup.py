@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tk_ai_extension.cli.project import Project
-from tk_ai_extension.kernels.sandbox.lookup import has_sandbox
 
 FILE = Path(".nb", "project.json")
 
@@ -33,8 +32,6 @@ def test_settings_that_cannot_be_read_require_a_sandbox_and_missing_ones_do_not(
     if content is not None:
         (tmp_path / FILE).write_text(content, errors="surrogateescape")
     assert Project(str(tmp_path)).has_sandbox() == expected
-    (tmp_path / "inside").mkdir()
-    assert has_sandbox(tmp_path / "inside") == expected
 
 
 @pytest.mark.parametrize(
@@ -51,4 +48,3 @@ def test_settings_that_cannot_be_read_require_a_sandbox_and_missing_ones_do_not(
 def test_whatever_stands_in_their_place(tmp_path: Path, made: object, expected: bool) -> None:
     made(tmp_path)  # type: ignore[operator]
     assert Project(str(tmp_path)).has_sandbox() == expected
-    assert has_sandbox(tmp_path) == expected

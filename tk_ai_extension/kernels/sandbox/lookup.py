@@ -8,20 +8,10 @@ from __future__ import annotations
 import json
 import os
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
 FOLDER = ".nb"
 """Folder of a project with `nb`'s state."""
 SETTINGS = "project.json"
 """File in `FOLDER` with the setting whether kernels run in a sandbox."""
-
-
-def has_sandbox(folder: Path) -> bool:
-    """Return whether sandboxed code can write a folder: its project, or one above, has a sandbox."""
-    inside = folder.resolve()
-    return any(requires_sandbox(os.path.join(each, FOLDER)) for each in (inside, *inside.parents))
 
 
 def requires_sandbox(folder: str) -> bool:
