@@ -27,8 +27,6 @@ __all__ = ["backend", "harness", "jp_server_config"]
 class EndingExecutor:
     """An executor whose executions end in one way."""
 
-    name = "direct"
-
     def __init__(self, status: EndStatus) -> None:
         self.status: EndStatus = status
 
@@ -57,8 +55,7 @@ async def test_only_a_kernel_that_ended_has_lost_its_variables(
 ) -> None:
     harness.write("n.ipynb", "1")
     await harness.call("use_notebook", notebook="n.ipynb")
-    executor = EndingExecutor(status)
-    monkeypatch.setattr(harness.workspace.kernels, "executor", lambda _kernel_id: executor)
+    monkeypatch.setattr(harness.workspace.kernels, "execute", EndingExecutor(status).execute)
     with pytest.raises(error):
         await harness.call("list_variables")
 
@@ -90,7 +87,7 @@ async def test_a_query_waits_for_others_within_a_limit(
     await harness.call("use_notebook", notebook="n.ipynb")
     monkeypatch.setattr(kernel_queries, "WAIT", 0.2)
     (kernel_id,) = harness.workspace.kernels.ids()
-    async with harness.workspace.queries.turn(kernel_id, harness.caller):
+    async with harness.workspace.queries.turn(kernel_id):
         with pytest.raises(KernelBusy, match="other queries"):
             await harness.call("list_variables")
     monkeypatch.undo()
@@ -116,9 +113,9 @@ async def test_queries_that_are_cancelled_keep_no_others_out(
     await begun.get()
     for each in queries:
         each.cancel()
+    ends.set()
     await asyncio.wait(queries)
     assert all(each.cancelled() for each in queries)
-    ends.set()
     assert (await harness.call("list_variables")).variables == []
     # The one that had begun, and this one.
     assert begun.qsize() == 1

@@ -334,7 +334,6 @@ class Workspace:
         for updates in self._foreign_updates.values():
             await updates.finish()
         await self._tasks.close()
-        await self.queries.close()
         await self.executions.close()
         await self.python.close()
         await self.kernels.close()

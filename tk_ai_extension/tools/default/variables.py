@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import (
@@ -66,11 +67,10 @@ async def query_kernel(
         "", silent=True, timeout=ANSWER_WITHIN, user_expressions={"answer": expression}
     )
 
-    async def ask() -> Execution:
+    async with context.workspace.queries.turn(kernel_id):
         await _check_idle(context.workspace, kernel_id, tool)
-        return await _run(context, kernel_id, request)
-
-    execution = await context.workspace.queries.run(kernel_id, context.caller, ask)
+        # Also if the caller is cancelled: the kernel would still be answering.
+        execution = await run_to_completion(_run(context, kernel_id, request))
     if execution.status == "timed_out":
         raise KernelBusy(
             f"The kernel did not answer: {execution.message}",
