@@ -104,28 +104,24 @@ def _compact(node: Any, *, property_names: bool) -> Any:
     return compacted
 
 
-Concerns = Callable[[ToolContext, BaseModel], Awaitable[str | None]]
-"""Returns the path of the one notebook that a call concerns, or None."""
-
-
-async def concerned_notebook(context: ToolContext, arguments: BaseModel) -> str | None:
+async def concerned_notebook(context: ToolContext, tool: Tool, parsed: BaseModel) -> str | None:
     """Return the path of the one notebook that a call concerns; None for none or several.
 
-    It is the notebook of the execution or the kernel that the arguments name, else the one that
-    `notebook` names. An approval for a notebook applies to calls that concern only that notebook.
+    It is the notebook of the execution or the kernel that the arguments name, else the one that they
+    name. An approval for a notebook applies to calls that concern only that notebook.
 
     Raises:
         NotFound: The caller has no such execution.
         PathRefused: The path is outside the root or hidden.
         InvalidArguments: The path does not end in ``.ipynb``.
     """
-    workspace, caller = context.workspace, context.caller
-    execution_id: str | None = getattr(arguments, "execution_id", None)
+    execution_id: str | None = getattr(parsed, "execution_id", None)
     if execution_id is not None:
-        return workspace.executions.get(caller, execution_id).path
-    notebook: str | None = getattr(arguments, "notebook", None)
-    kernel_id: str | None = getattr(arguments, "kernel_id", None)
-    return await path_of_kernel(context, notebook, kernel_id)
+        return context.workspace.executions.get(context.caller, execution_id).path
+    if tool.notebook_argument not in tool.parameters:
+        return None
+    kernel_id: str | None = getattr(parsed, "kernel_id", None)
+    return await path_of_kernel(context, getattr(parsed, tool.notebook_argument), kernel_id)
 
 
 async def path_of_kernel(
@@ -177,7 +173,7 @@ class PermissionCheck:
             PermissionDenied: The mode forbids the call.
         """
         if self._decision(None, self._effect) is PermissionDecision.REFUSE:
-            path = await tool.concerns(self._context, parsed)
+            path = await concerned_notebook(self._context, tool, parsed)
             await self.ask(self.by_arguments(path, None))
 
     async def ask(self, proposal: Proposal) -> None:
@@ -229,12 +225,12 @@ class PermissionCheck:
         kernel = None
         if self._effect == "EXECUTE":
             kernel_id: str | None = getattr(parsed, "kernel_id", None)
-            path = await tool.concerns(self._context, parsed)
+            path = await concerned_notebook(self._context, tool, parsed)
             if kernel_id is not None:
                 kernel = KernelReference(kernel_id)
             elif path is not None:
                 kernel = await self._kernel(path)
-        return self.by_arguments(await tool.concerns(self._context, parsed), kernel)
+        return self.by_arguments(await concerned_notebook(self._context, tool, parsed), kernel)
 
     def by_arguments(self, notebook: str | None, kernel: KernelReference | None) -> Proposal:
         """Return a proposal that shows the arguments in full."""
@@ -367,7 +363,6 @@ class Tool:
         idempotent: Whether a repeated call has no further effect (MCP's ``idempotentHint``).
         function: Does the work; with ``carry_out``, returns a `Plan` and changes nothing.
         carry_out: Executes the plan; None if the arguments alone describe what a call does.
-        concerns: Returns the notebook that a call concerns; approvals for a notebook depend on it.
         effect_of: Returns the effect of a call, if it depends on the arguments.
         command: The command in `nb` and its positional arguments, such as ``insert index source``;
             if empty, the tool's name with dashes. A command that `nb` defines itself replaces those
@@ -386,7 +381,6 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
     carry_out: CarryOut | None = None
-    concerns: Concerns = concerned_notebook
     effect_of: Callable[[BaseModel], Effect] | None = None
     command: str = ""
     notebook_argument: str = "notebook"
@@ -429,7 +423,6 @@ def tool(
     destructive: bool = False,
     idempotent: bool = False,
     carry_out: CarryOut | None = None,
-    concerns: Concerns = concerned_notebook,
     effect_of: Callable[[BaseModel], Effect] | None = None,
     command: str = "",
     notebook_argument: str = "notebook",
@@ -478,7 +471,6 @@ def tool(
             destructive=destructive,
             idempotent=idempotent or effect == "READ",
             carry_out=carry_out,
-            concerns=concerns,
             effect_of=effect_of,
             command=command,
             notebook_argument=notebook_argument,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
@@ -72,15 +72,10 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellEdited:
     )
 
 
-async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
-    return _path(context, getattr(arguments, "notebook_path", ""))
-
-
 @tool(
     "WRITE",
     destructive=True,
     carry_out=_carry_out,
-    concerns=_concerns,
     notebook_argument="notebook_path",
 )
 async def NotebookEdit(  # noqa: N802 - the name that agents know

@@ -13,7 +13,7 @@ from tk_ai_extension.model.errors import NotebookNotFound, ToolError
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.execution_results import digested
-from tk_ai_extension.tools.registry import concerned_notebook, tool
+from tk_ai_extension.tools.registry import tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk, some_of
 from tk_ai_extension.workspace.patterns import Pattern
@@ -64,12 +64,6 @@ class SearchResult(Result):
         return "\n".join(lines) or "No matches."
 
 
-async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
-    """Return the notebook to search; None for a folder, which has several."""
-    notebook: str | None = getattr(arguments, "notebook", None)
-    return None if _is_folder(context, notebook) else await concerned_notebook(context, arguments)
-
-
 def _is_folder(context: ToolContext, notebook: str | None) -> bool:
     """Whether an argument names a folder: neither a connected notebook nor the path of one."""
     if notebook is None or notebook.endswith(".ipynb"):
@@ -77,7 +71,7 @@ def _is_folder(context: ToolContext, notebook: str | None) -> bool:
     return context.workspace.notebooks.resolve(context.caller, notebook) is None
 
 
-@tool("READ", command="search pattern", concerns=_concerns)
+@tool("READ", command="search pattern")
 async def search_cells(
     context: ToolContext,
     pattern: Annotated[str, Field(min_length=1, description="regex")],

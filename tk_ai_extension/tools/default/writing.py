@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.cells import Snapshot
@@ -33,14 +33,7 @@ async def _write(context: ToolContext, plan: Edit | CreationPlan, tool: str) -> 
     )
 
 
-async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
-    """Return the notebook from the argument, else the one from the text's header."""
-    notebook: str | None = getattr(arguments, "notebook", None)
-    text: str = getattr(arguments, "text", "")
-    return context.current_path(notebook or celltext.parse(text).path)
-
-
-@tool("WRITE", destructive=True, carry_out=_write, concerns=_concerns, command="write text")
+@tool("WRITE", destructive=True, carry_out=_write, command="write text")
 async def write_notebook(
     context: ToolContext,
     text: Annotated[str, Field(description="edited text of read_notebook")],

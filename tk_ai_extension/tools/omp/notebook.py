@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from tk_ai_extension.model.cells import VERSION, CellContent
 from tk_ai_extension.model.errors import InvalidArguments
@@ -61,11 +61,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> NotebookCha
     )
 
 
-async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:
-    return context.workspace.contain(getattr(arguments, "path", ""))
-
-
-@tool("WRITE", destructive=True, carry_out=_carry_out, concerns=_concerns, notebook_argument="path")
+@tool("WRITE", destructive=True, carry_out=_carry_out, notebook_argument="path")
 async def notebook(
     context: ToolContext,
     action: Action,

@@ -163,11 +163,7 @@ def _result(
     return result
 
 
-async def _concerns(context: ToolContext, arguments: BaseModel) -> str | None:  # noqa: ARG001
-    return None
-
-
-@tool("EXECUTE", carry_out=_run, concerns=_concerns)
+@tool("EXECUTE", carry_out=_run)
 async def python(
     context: ToolContext,
     cells: Annotated[list[PythonCell], Field(min_length=1, max_length=MAX_CELLS)],
