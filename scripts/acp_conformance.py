@@ -27,7 +27,8 @@ import nbformat
 import psutil
 from serving import own_folders, server_command, serving
 
-sys.path.append(str(Path(__file__).resolve().parent.parent))
+# Before this folder, which has a module `tests`.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from acp_endpoints import Endpoints
 
@@ -269,7 +270,7 @@ class Checks:
         if not file.exists():
             return "does not"
         file.unlink()
-        how = "through its client" if through else "by itself"
+        how = "writes, and it can be undone" if through else "writes"
         return f"{how}, {asked} card{'' if asked == 1 else 's'}"
 
     async def images(self) -> str:
