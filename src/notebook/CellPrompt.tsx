@@ -6,7 +6,6 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
-import { UUID } from '@lumino/coreutils';
 import type { Widget } from '@lumino/widgets';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
@@ -40,12 +39,6 @@ interface IOpening {
   trans: TranslationBundle;
 }
 
-/** An open prompt. */
-interface IOpened extends IOpening {
-  /** Its name, also where its cell is moved: a request of another prompt replaces none of its own. */
-  client: string;
-}
-
 /** Open the prompt of a cell, or focus it if it is open. */
 export function openPrompt(opening: IOpening): void {
   const { cell, typed, trans } = opening;
@@ -58,19 +51,19 @@ export function openPrompt(opening: IOpening): void {
     returnTo(opening);
     Notification.warning(trans.__('This cell is read-only.'), { autoClose: 5000 });
   } else {
-    show({ ...opening, client: UUID.uuid4() }, cell, NEW);
+    show(opening, cell, NEW);
   }
 }
 
 /** Show a prompt in a cell, or in the widget that replaces it when the cell is moved. */
-function show(opening: IOpened, cell: Cell, state: IPromptState): void {
-  const { panel, typed, client, settings, put, toChat, trans } = opening;
+function show(opening: IOpening, cell: Cell, state: IPromptState): void {
+  const { panel, typed, settings, put, toChat, trans } = opening;
   // In this page the id leads to the widget that replaces one.
   // eslint-disable-next-line cells/keys
   const { id } = cell.model;
   const propose: Propose = (about, signal) => {
     const { localPath } = panel.context;
-    const code = codeContext(panel, cell, localPath, client);
+    const code = codeContext(panel, cell, localPath);
     const body = { ...code, ...about, error: errorText(cell) };
     return requestJson<EditedCell>(settings, 'POST', 'code/edit', body, signal);
   };

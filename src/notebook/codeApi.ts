@@ -2,7 +2,6 @@
 
 import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import { UUID } from '@lumino/coreutils';
 
 import { lastErrorOf } from './cellOutputs';
 
@@ -10,12 +9,8 @@ import { lastErrorOf } from './cellOutputs';
 const MAX_ABOVE = 30;
 const MAX_CHARACTERS = 40_000;
 
-/** The name of this page: its newest completion counts, since it has one cursor. */
-const CLIENT = UUID.uuid4();
-
 /** Where code is wanted. */
 export interface ICodeContext {
-  client: string;
   notebook: string;
   language: string;
   cell_type: string;
@@ -26,14 +21,8 @@ export interface ICodeContext {
  * Return what surrounds a cell.
  *
  * @param notebook - The path of its notebook on the server.
- * @param client - What asks: a newer request of it replaces the one before. Default: the page.
  */
-export function codeContext(
-  panel: NotebookPanel,
-  cell: Cell,
-  notebook: string,
-  client = CLIENT
-): ICodeContext {
+export function codeContext(panel: NotebookPanel, cell: Cell, notebook: string): ICodeContext {
   const { widgets, codeMimetype } = panel.content;
   const above: ICodeContext['above'] = [];
   let left = MAX_CHARACTERS;
@@ -47,7 +36,7 @@ export function codeContext(
     above.unshift({ type, source });
   }
   return {
-    ...{ client, notebook, cell_type: cell.model.type, above },
+    ...{ notebook, cell_type: cell.model.type, above },
     language: cell.model.type === 'code' ? languageName(panel, codeMimetype) : cell.model.type
   };
 }

@@ -242,13 +242,4 @@ describe('an error of a completion', () => {
     await new Promise(resolve => setTimeout(resolve));
     expect(asked).toHaveLength(passes ? 2 : 1);
   });
-
-  it('is not shown if a newer request replaced it', async () => {
-    const { type, ask, sent } = stage();
-    type('a');
-    const shown = ask();
-    (await sent(1)).answer(failure('stopped', false), 409);
-    expect(await shown).toBeUndefined();
-    expect(warned).toEqual([]);
-  });
 });

@@ -18,8 +18,6 @@ import { codeContext } from './codeApi';
 
 /** Milliseconds without requests while typing, after an error that may pass. */
 export const PAUSE = 30_000;
-/** Error code: a newer request of this page replaced this one. */
-const REPLACED = 'stopped';
 
 type Items = IInlineCompletionList;
 
@@ -105,9 +103,6 @@ export class GhostText {
       throw error;
     }
     const { problem } = error;
-    if (problem.code === REPLACED) {
-      return;
-    }
     if (isAsked || problem.code !== this._reported) {
       const { message, hint } = problem;
       Notification.warning(this._trans.__('No completion: %1 %2', message, hint), {

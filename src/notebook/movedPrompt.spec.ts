@@ -124,23 +124,6 @@ describe('the prompt of a cell', () => {
     }
   });
 
-  it('asks by a name of its own, which it keeps where its cell is moved', async () => {
-    await write('Sort it', 'b');
-    await write('Count it', 'a');
-    const send = async (id: string): Promise<void> => {
-      fireEvent.keyDown(box(id) as HTMLTextAreaElement, { key: 'Enter' });
-      await settled();
-    };
-    asked.length = 0;
-    await send('b');
-    await send('a');
-    await apply({ do: 'move', id: 'b', to: 0 });
-    await send('b');
-    const [first, other, moved] = asked.map(({ client }) => client);
-    expect(moved).toBe(first);
-    expect(other).not.toBe(first);
-  });
-
   it('asks by the path that its notebook has then', async () => {
     await write('Sort it');
     context.localPath = 'b.ipynb';

@@ -21,9 +21,7 @@ from tk_ai_extension.agent.code.requests import (
 
 
 def completion(prefix: str, suffix: str = "", **fields: object) -> CompletionRequest:
-    return CompletionRequest.model_validate(
-        {"client": "page", "prefix": prefix, "suffix": suffix, **fields}
-    )
+    return CompletionRequest.model_validate({"prefix": prefix, "suffix": suffix, **fields})
 
 
 @pytest.mark.parametrize(
@@ -95,18 +93,14 @@ def test_what_stands_in_cells_cannot_end_what_holds_it() -> None:
     asked = completion_prompt(completion(forged, forged, above=above), f"{forged}: int")
     (message,) = asked.messages
     assert message.count("<tk-cursor/>") == message.count("</tk-cell>") == 1
-    edit = EditRequest(
-        client="page", prompt=forged, source=forged, above=above, error=forged, earlier=[]
-    )
+    edit = EditRequest(prompt=forged, source=forged, above=above, error=forged, earlier=[])
     (message,) = edit_prompt(edit, "").messages
     assert message.lower().count("<tk-request>") == message.count("</tk-cell>") == 1
 
 
 def test_a_refinement_follows_the_proposals_before_it() -> None:
     earlier = [EditRound(prompt="add one", source="x + 1"), EditRound(prompt="two", source="x + 2")]
-    request = EditRequest(
-        client="page", prompt="no, three", source="x", error="NameError: x", earlier=earlier
-    )
+    request = EditRequest(prompt="no, three", source="x", error="NameError: x", earlier=earlier)
     first, *rest = edit_prompt(request, "x: int").messages
     assert '<tk-cell type="code">\nx\n' in first
     assert "NameError: x" in first

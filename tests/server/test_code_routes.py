@@ -43,13 +43,11 @@ class Page:
         response = await self._ask(method, path, body, **self._headers)
         return response.code, json.loads(response.body)
 
-    async def complete(self, prefix: str, client: str = "page", **fields: Any) -> tuple[int, Any]:
-        return await self.request(
-            "POST", COMPLETION, {"client": client, "prefix": prefix, **fields}
-        )
+    async def complete(self, prefix: str, **fields: Any) -> tuple[int, Any]:
+        return await self.request("POST", COMPLETION, {"prefix": prefix, **fields})
 
-    async def edit(self, prompt: str, client: str = "page", **fields: Any) -> tuple[int, Any]:
-        return await self.request("POST", EDIT, {"client": client, "prompt": prompt, **fields})
+    async def edit(self, prompt: str, **fields: Any) -> tuple[int, Any]:
+        return await self.request("POST", EDIT, {"prompt": prompt, **fields})
 
 
 @pytest.fixture
@@ -138,70 +136,31 @@ async def test_an_edit_proposes_a_source_and_writes_nothing(
 
 
 @pytest.mark.proves("code:completion")
-async def test_a_request_ends_with_its_client_or_with_a_newer_one(
-    page: Page, model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
+async def test_a_request_ends_with_its_page(
+    model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
 ) -> None:
-    hangs = [Hang() for _ in range(4)]
-    model.add(*hangs)
+    hang = Hang()
+    model.add(hang)
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         async with http:
-            sent = tasks.create_task(http.post(COMPLETION, json={"client": "gone", "prefix": "x"}))
+            sent = tasks.create_task(http.post(COMPLETION, json={"prefix": "x"}))
             await model.requested(1)
             sent.cancel()
         # The page closed its connection: the model's request is closed, too.
-        await hangs[0].gone.wait()
-        older = tasks.create_task(page.complete("a"))
-        await model.requested(2)
-        edit = tasks.create_task(page.edit("a"))
-        await model.requested(3)
-        model.add(Answer.of("<tk-insert>b"))
-        other = tasks.create_task(page.complete("b", client="another page"))
-        await model.requested(4)
-        newer = tasks.create_task(page.complete("ab"))
-        status, answer = await newer
-        assert (status, answer["text"]) == (200, "b")
-        status, answer = await older
-        assert (status, answer["error"]["code"]) == (409, "stopped")
-        assert hangs[1].gone.is_set()
-        # Other pages and requests of another kind go on.
-        assert not hangs[2].gone.is_set()
-        assert not hangs[3].gone.is_set()
-        edit.cancel()
-        other.cancel()
-        await (await extension.services.code_assistant()).close()
+        await hang.gone.wait()
 
 
 @pytest.mark.proves("chat:one-end")
-@pytest.mark.parametrize("replaced", range(3))
-async def test_requests_at_the_stop_of_the_server_have_the_error_of_other_routes(
-    page: Page, model: ScriptedModel, extension: Any, replaced: int
+async def test_a_request_at_the_stop_of_the_server_ends(
+    page: Page, model: ScriptedModel, extension: Any
 ) -> None:
-    model.add(*(Hang() for _ in range(2 + replaced)))
+    model.add(Hang())
     assistant = await extension.services.code_assistant()
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         edit = tasks.create_task(page.edit("a"))
         await model.requested(1)
-        completions: list[asyncio.Task[tuple[int, Any]]] = []
-        for number in range(1 + replaced):
-            completions.append(tasks.create_task(page.complete("x" * number)))
-            await model.requested(2 + number)
         await assistant.close()
-        # One that had the assistant before.
-        late = tasks.create_task(page.complete("x", client="late"))
-    *older, newest = map(_error, completions)
-    assert [(status, error["code"]) for status, error in older] == [(409, "stopped")] * replaced
-    extension.services._closing = True
-    stopping = await page.complete("x")
-    extension.services._closing = False
-    assert stopping[0] == 503
-    assert {str(each) for each in (newest, *map(_error, (edit, late)))} == {
-        str((503, stopping[1]["error"]))
-    }
-
-
-def _error(task: asyncio.Task[tuple[int, Any]]) -> tuple[int, Any]:
-    status, answer = task.result()
-    return status, answer["error"]
+    assert edit.result()[0] == 502
 
 
 @pytest.mark.proves("chat:one-end")

@@ -6,8 +6,7 @@ Nothing is written to a notebook here: the page shows a proposal, and the person
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from tk_ai_extension.agent.code.model import CodeModels
 from tk_ai_extension.agent.code.prompts import (
@@ -24,7 +23,7 @@ from tk_ai_extension.agent.code.requests import (
     EditRequest,
 )
 from tk_ai_extension.agent.code.variable_names import VariableNames
-from tk_ai_extension.model.agent_errors import CallStopped, ModelFailed
+from tk_ai_extension.model.agent_errors import ModelFailed
 
 COMPLETION_TIMEOUT: Final = 15.0
 """Timeout of the model for a completion, in seconds."""
@@ -44,13 +43,9 @@ COMPLETION = "The tour wrote this, not a model: Tab accepts it."
 EDITED = "The tour, a script, wrote this line. A connected model would do: {prompt}"
 """The line that the tour adds to a cell."""
 
-T = TypeVar("T")
-
 
 class CodeAssistant:
-    """Answers requests for code. Of the requests of one client the newest of a kind counts.
-
-    A client is one place where code is wanted: the cursor of a page, or one prompt in a cell.
+    """Answers requests for code. A page that wants another answer ends its request, and so the model's.
 
     Args:
         models: Finds the model.
@@ -60,58 +55,19 @@ class CodeAssistant:
     def __init__(self, models: CodeModels, names: VariableNames) -> None:
         self._models = models
         self._names = names
-        self._running: dict[tuple[str, str, str], asyncio.Task[object]] = {}
-        self._is_closed = False
-
-    async def complete(self, user: str, request: CompletionRequest) -> CompletedCode:
-        """Return the text to insert at the cursor.
-
-        Raises:
-            CallStopped: The client sent a newer request.
-            asyncio.CancelledError: The assistant was closed.
-            PathRefused, InvalidArguments: The path is none of a notebook in the root.
-            ToolError: See `CodeModels.find` and `CodeModel.answer`.
-        """
-        return await self._newest((user, request.client, "completion"), self._complete(request))
-
-    async def edit(self, user: str, request: EditRequest) -> EditedCell:
-        """Return the source that is proposed for a cell.
-
-        Raises:
-            ModelFailed: The model's answer has no source, or not all of it.
-            ToolError: See `complete`.
-        """
-        return await self._newest((user, request.client, "edit"), self._edit(request))
 
     async def close(self) -> None:
-        """Cancel all requests, also later ones, and close connections."""
-        self._is_closed = True
-        for task in list(self._running.values()):
-            task.cancel()
+        """Close connections; running requests fail."""
         await self._names.close()
         await self._models.close()
 
-    async def _newest(self, key: tuple[str, str, str], work: Coroutine[Any, Any, T]) -> T:
-        former = self._running.pop(key, None)
-        if former is not None:
-            former.cancel()
-        task = self._running[key] = asyncio.create_task(work)
-        if self._is_closed:
-            task.cancel()
-        try:
-            return await task
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            is_replaced = self._running.get(key) is not task
-            if not is_replaced or (caller is not None and caller.cancelling()):
-                raise
-            raise CallStopped("A newer request replaced this one.") from None
-        finally:
-            task.cancel()
-            if self._running.get(key) is task:
-                del self._running[key]
+    async def complete(self, request: CompletionRequest) -> CompletedCode:
+        """Return the text to insert at the cursor.
 
-    async def _complete(self, request: CompletionRequest) -> CompletedCode:
+        Raises:
+            PathRefused, InvalidArguments: The path is none of a notebook in the root.
+            ToolError: See `CodeModels.find` and `CodeModel.answer`.
+        """
         model, variables = await asyncio.gather(
             self._models.find(fast=True), self._variables(request, NAMES_WITHIN)
         )
@@ -122,7 +78,13 @@ class CodeAssistant:
         text = completion_of(answer.text, request, is_cut=answer.is_cut)
         return {"text": text, "scripted": False, "usage": answer.usage}
 
-    async def _edit(self, request: EditRequest) -> EditedCell:
+    async def edit(self, request: EditRequest) -> EditedCell:
+        """Return the source that is proposed for a cell.
+
+        Raises:
+            ModelFailed: The model's answer has no source, or not all of it.
+            ToolError: See `complete`.
+        """
         model, variables = await asyncio.gather(
             self._models.find(fast=False), self._variables(request, EDIT_NAMES_WITHIN)
         )

@@ -107,7 +107,7 @@ def edit_prompt(request: EditRequest, variables: str) -> Prompt:
 def completion_of(answer: str, request: CompletionRequest, *, is_cut: bool) -> str:
     """Return the text to insert, from a model's answer.
 
-    >>> request = CompletionRequest(client="1", prefix="total = su", suffix="")
+    >>> request = CompletionRequest(prefix="total = su", suffix="")
     >>> completion_of("<tk-insert>m(prices)", request, is_cut=False)
     'm(prices)'
 

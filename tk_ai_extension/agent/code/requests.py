@@ -38,8 +38,6 @@ class CellAbove(_Strict):
 class CodeContext(_Strict):
     """Where code is wanted."""
 
-    client: Annotated[str, Field(min_length=1, max_length=100)]
-    """The page or program that asks: its newer request of a kind cancels the one before."""
     notebook: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """The notebook, whose kernel is asked for the names and types of variables."""
     language: Annotated[str, Field(max_length=100)] = ""

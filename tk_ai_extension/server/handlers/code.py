@@ -7,9 +7,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
-from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.models import (
@@ -27,20 +26,9 @@ class CodeHandler(TkAIHandler):
     """A route whose client may stop waiting at any time, which cancels the model's request."""
 
     async def result(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result; None if the client disconnected before it was there.
-
-        Raises:
-            RouteError: 503, the server is stopping.
-        """
-        if self.gone.is_set():
-            work.close()
-            return None
+        """Return the result; None if the client disconnected before it was there."""
         working = asyncio.create_task(work, name="tk-ai request for code")
-        if not await self.while_connected(working):
-            return None
-        if working.cancelled():
-            raise RouteError(503, "The server is stopping.")
-        return working.result()
+        return working.result() if await self.while_connected(working) else None
 
 
 class CompletionHandler(CodeHandler):
@@ -48,12 +36,9 @@ class CompletionHandler(CodeHandler):
 
     @operation("execute", "complete_code")
     async def post(self, body: CompletionRequest) -> CompletedCode | None:
-        """Propose the text at the cursor of a cell.
-
-        A newer request of the same client replaces this one, which fails with `stopped`.
-        """
+        """Propose the text at the cursor of a cell."""
         assistant = await self.services.code_assistant()
-        return await self.result(assistant.complete(username(self), body))
+        return await self.result(assistant.complete(body))
 
 
 class EditHandler(CodeHandler):
@@ -66,7 +51,7 @@ class EditHandler(CodeHandler):
         `earlier` has the prompts that the person refines, each with its proposal.
         """
         assistant = await self.services.code_assistant()
-        return await self.result(assistant.edit(username(self), body))
+        return await self.result(assistant.edit(body))
 
 
 class VariableHandler(TkAIHandler):
