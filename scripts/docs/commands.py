@@ -25,7 +25,7 @@ def commands_page(registry: Registry) -> str:
 def _sections(registry: Registry) -> Iterable[str]:
     tools = [tool.for_commands() for tool in registry]
     parsers = {name: tool_parser(tool) for name, tool in commands_of(tools).items()}
-    parsers |= {command.name: command.parser() for command in COMMANDS}
+    parsers |= {command.name: command.parser() for command in COMMANDS.values()}
     for title, members in groups(tools):
         yield f"## {title}"
         for name in members:

@@ -18,7 +18,7 @@ PARSERS = {
         name: (tool_parser(tool), EXAMPLES.get(name, ()))
         for name, tool in commands_of(TOOLS).items()
     },
-    **{command.name: (command.parser(), command.examples) for command in COMMANDS},
+    **{command.name: (command.parser(), command.examples) for command in COMMANDS.values()},
 }
 
 

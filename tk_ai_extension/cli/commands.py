@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 from tk_ai_extension._version import __version__
 from tk_ai_extension.cli.parsing import (
@@ -33,7 +33,6 @@ from tk_ai_extension.cli.session import (
     FAILED,
     LONG,
     OK,
-    REFUSED,
     Session,
     as_commands,
     harmless,
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
+    Run = Callable[[Session, argparse.Namespace], int]
+
 MAX_BUDGET = 10_000_000
 """Characters that `nb read` asks for: all of a notebook."""
 
@@ -57,43 +58,51 @@ _RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
 """Matches a selection of several cells, such as ``0-3,7``, ``12-`` or ``-3..``; ids may contain dashes."""
 
 
-class Command:
+class Command(NamedTuple):
     """A command of `nb` that is not made from a tool.
 
     Attributes:
         name: Its name.
         summary: What it does; the first sentence is in the overview.
-        configure: Adds its arguments to a parser.
-        run: Runs it and returns the exit status.
         examples: Lines for its help.
+        configure: Adds its arguments to a parser.
         group: Its heading in the overview.
+        run: Runs it and returns the exit status.
     """
 
-    def __init__(
-        self,
-        name: str,
-        summary: str,
-        configure: Callable[[Parser], None],
-        run: Callable[[Session, argparse.Namespace], int],
-        *examples: str,
-        group: str = "Project",
-    ) -> None:
-        self.name = name
-        self.summary = summary
-        self.configure = configure
-        self.run = run
-        self.examples = examples
-        self.group = group
+    name: str
+    summary: str
+    examples: tuple[str, ...]
+    configure: Callable[[Parser], None] | None
+    group: str
+    run: Run
 
     def parser(self) -> Parser:
         """Return its parser."""
         parser = command_parser(self.name, self.summary, self.examples)
-        self.configure(parser)
+        if self.configure is not None:
+            self.configure(parser)
         return parser
 
 
-def nothing(parser: Parser) -> None:
-    """Add no arguments."""
+COMMANDS: dict[str, Command] = {}
+"""The commands by name."""
+
+
+def command(
+    name: str,
+    summary: str,
+    *examples: str,
+    configure: Callable[[Parser], None] | None = None,
+    group: str = "Project",
+) -> Callable[[Run], Run]:
+    """Make a function a command; see `Command`."""
+
+    def define(run: Run) -> Run:
+        COMMANDS[name] = Command(name, summary, examples, configure, group, run)
+        return run
+
+    return define
 
 
 def read_text(name: str) -> str:
@@ -168,6 +177,15 @@ def _configure_open(parser: Parser) -> None:
     )
 
 
+@command(
+    "open",
+    "Open a notebook: start its kernel and make it the current notebook.",
+    "nb open analysis.ipynb",
+    "nb open new.ipynb --kernel ir   # a new notebook, for R",
+    "nb open --sandbox work.ipynb    # no network, access to this folder only",
+    "nb open a.ipynb --server http://localhost:8888/",
+    configure=_configure_open,
+)
 def _open(session: Session, args: argparse.Namespace) -> int:
     if args.server is not None:
         _attach(session, args.server)
@@ -209,6 +227,7 @@ def _attach(session: Session, address: str) -> None:
     attach(session.project, server)
 
 
+@command("status", "Show what is open and what runs.", "nb status --json")
 def _status(session: Session, _args: argparse.Namespace) -> int:
     project, current = session.project, session.current
     shown = None if current is None else os.path.relpath(current, project.root)
@@ -235,12 +254,20 @@ def _status(session: Session, _args: argparse.Namespace) -> int:
     return session.show("\n".join(lines), fields)
 
 
+@command(
+    "save",
+    "Wait until everything is saved (changes and outputs are saved automatically).",
+    "nb save",
+    configure=add_notebook,
+    group="Change",
+)
 def _save(session: Session, args: argparse.Namespace) -> int:
     server, notebook = _named(session, args)
     saved = server.request("POST", f"{API}/save", notebook)
     return session.show(f"{saved['notebook']} is saved (rev:{saved['revision']}).", saved)
 
 
+@command("shutdown", "Stop this project's kernels and its server, and clean up.", "nb shutdown")
 def _shutdown(session: Session, _args: argparse.Namespace) -> int:
     kernels, was_running = stop_server(session.project)
     count = f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'} stopped"
@@ -256,6 +283,13 @@ def _configure_serve(parser: Parser) -> None:
     parser.add_argument("--off", action="store_true", help="stop sharing it")
 
 
+@command(
+    "serve",
+    "Share the notebook's kernel with VS Code, JupyterLab and consoles.",
+    "nb serve",
+    "nb serve --off",
+    configure=_configure_serve,
+)
 def _serve(session: Session, args: argparse.Namespace) -> int:
     server = session.own()
     path = f"{API}/project/share"
@@ -278,6 +312,13 @@ def _configure_lab(parser: Parser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
+@command(
+    "lab",
+    "Open JupyterLab on this project's server, with its kernels and variables.",
+    "nb lab",
+    "nb lab analysis.ipynb --no-browser",
+    configure=_configure_lab,
+)
 def _lab(session: Session, args: argparse.Namespace) -> int:
     server = start_server(session.project)
     url = str(server.request("POST", f"{API}/project/lab")["url"])
@@ -311,6 +352,17 @@ def _configure_exec(parser: Parser) -> None:
     parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
 
 
+@command(
+    "exec",
+    "Run cells and save their outputs in the notebook.",
+    "nb exec 3            # the cell at index 3",
+    "nb exec 318a         # the cell whose id starts with 318a",
+    "nb exec 0-3,7",
+    "nb exec --stale      # the cells that have to run again",
+    "nb exec --all --restart --timeout 600",
+    configure=_configure_exec,
+    group="Run",
+)
 def _exec(session: Session, args: argparse.Namespace) -> int:
     if sum((args.cell is not None, args.all, args.stale)) != 1:
         raise WrongCall("nb exec: name a cell, or --all, or --stale\n")
@@ -325,125 +377,20 @@ def _exec(session: Session, args: argparse.Namespace) -> int:
     return session.finish(session.run(server, "execute_cells", **which, **options, **arguments))
 
 
-def _configure_edit(parser: Parser) -> None:
-    parser.add_argument("cell", nargs="?", help="id or index; with --editor, default: all cells")
-    parser.add_argument("source", nargs="?", help="the new source, or - for standard input")
-    parser.add_argument("--editor", action="store_true", help="edit it in $EDITOR")
-    parser.add_argument("--cell-type", choices=("code", "markdown", "raw"), help="change its type")
-    parser.add_argument("--keep-outputs", action="store_true", help="keep the outputs")
-    add_notebook(parser, by_place=False)
-
-
-def _edit(session: Session, args: argparse.Namespace) -> int:
-    if args.editor and args.source is not None:
-        raise WrongCall("nb edit: give either a source or --editor\n")
-    if not args.editor and None in (args.cell, args.source):
-        raise WrongCall("nb edit: name a cell and give its new source, or --editor\n")
-    server, where = _named(session, args)
-    if args.editor and args.cell is None:
-        return _edit_notebook(session, server, where)
-    if args.editor:
-        return _edit_cell(session, server, where, args)
-    return _overwrite(session, server, args, cell=args.cell, source=source_of(args.source), **where)
-
-
-def _overwrite(session: Session, server: Server, args: argparse.Namespace, **arguments: str) -> int:
-    kind = {} if args.cell_type is None else {"cell_type": args.cell_type}
-    keep = args.keep_outputs
-    answer = session.call(server, "overwrite_cell", keep_outputs=keep, **kind, **arguments)
-    return session.finish(answer)
-
-
-def _edit_notebook(session: Session, server: Server, where: dict[str, str]) -> int:
-    options = {"view": "editable", "budget": MAX_BUDGET}
-    read = session.call(server, "read_notebook", **options, **where)["result"]
-    edited = _edited(read["text"], "notebook.py")
-    if edited is None:
-        return REFUSED
-    if edited == read["text"]:
-        write_err("Nothing was changed.")
-        return OK
-    return session.finish(
-        session.call(server, "write_notebook", text=edited, notebook=read["notebook"])
-    )
-
-
-def _edit_cell(
-    session: Session, server: Server, where: dict[str, str], args: argparse.Namespace
-) -> int:
-    read = session.call(server, "read_cell", cell=args.cell, outputs=False, **where)["result"]
-    suffix = {"markdown": "md", "code": "py"}.get(read["cell_type"], "txt")
-    edited = _edited(f"{read['source']}\n", f"cell.{suffix}")
-    if edited is None:
-        return REFUSED
-    source = edited.removesuffix("\n")
-    if source == read["source"] and args.cell_type in (None, read["cell_type"]):
-        write_err("Nothing was changed.")
-        return OK
-    cell, notebook = read["address"], read["notebook"]
-    return _overwrite(session, server, args, cell=cell, source=source, notebook=notebook)
-
-
-def _edited(text: str, name: str) -> str | None:
-    """Let the person edit a text in their editor; None if it fails."""
-    import shlex
-    from tempfile import TemporaryDirectory
-
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with TemporaryDirectory(prefix="nb-") as folder:
-        path = os.path.join(folder, name)
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        try:
-            status = subprocess.run([*shlex.split(editor), path], check=False).returncode
-        except (OSError, ValueError) as error:
-            raise Refused(f"the editor `{editor}`: {error}. Set EDITOR to yours.") from None
-        if status:
-            write_err(f"{editor} ended with status {status}: nothing was changed.")
-            return None
-        return read_text(path)
-
-
-def _configure_read(parser: Parser) -> None:
-    add_notebook(parser)
-    parser.add_argument(
-        "--view",
-        choices=("editable", "reading", "raw"),
-        help="sources, to write back (default); with short outputs; JSON",
-    )
-    parser.add_argument("--cells", metavar="RANGES", help="such as 0-3,7,@318a,-1")
-    parser.add_argument(
-        "--lines", metavar="RANGES", help="lines of the text, such as 10-20; not for `nb write`"
-    )
-    parser.add_argument("--budget", type=int, help="maximum characters (default: all)")
-
-
-def _read(session: Session, args: argparse.Namespace) -> int:
-    server, arguments = _named(session, args)
-    options = {name: getattr(args, name) for name in ("view", "cells", "lines", "budget")}
-    options = {name: value for name, value in options.items() if value is not None}
-    answer = session.call(server, "read_notebook", **{"budget": MAX_BUDGET, **options}, **arguments)
-    result = answer["result"]
-    if session.as_json or session.is_live:
-        return session.finish(answer)
-    if "artifact" in result:
-        raise Refused("a cell is longer than --budget. Nothing was printed; give none.")
-    # Only the text goes to standard output: it can be written back.
-    sys.stdout.write(result["text"])
-    sys.stdout.flush()
-    for warning in (*result.get("warnings", ()), *result.get("notices", ())):
-        write_err(f"Note: {warning}")
-    if "next_range" in result:
-        write_err(f"There is more: --cells {result['next_range']}")
-    return OK
-
-
 def _configure_write(parser: Parser) -> None:
     parser.add_argument("file", nargs="?", default=STDIN, help="the text (default: standard input)")
     add_notebook(parser, by_place=False, help="path or name (default: from the text's header)")
     parser.add_argument("--base", help="the revision that was read, if the text has no header")
 
 
+@command(
+    "write",
+    "Write the cell-marked text back, merged with changes by others.",
+    "nb read > a.txt && $EDITOR a.txt && nb write a.txt",
+    "sed s/foo/bar/ a.txt | nb write",
+    configure=_configure_write,
+    group="Change",
+)
 def _write(session: Session, args: argparse.Namespace) -> int:
     text = read_text(args.file)
     named = {} if args.base is None else {"base": args.base}
@@ -462,6 +409,14 @@ def _configure_watch(parser: Parser) -> None:
     parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
 
 
+@command(
+    "watch",
+    "Follow an execution: print new output until it ends.",
+    "nb exec 3 --wait 0; nb watch",
+    "nb watch 3f2a90bc11   # an agent's execution",
+    configure=_configure_watch,
+    group="Run",
+)
 def _watch(session: Session, args: argparse.Namespace) -> int:
     name = args.execution_id or session.project.state(session.caller).get("execution")
     if name is None:
@@ -511,6 +466,16 @@ def configure_run(parser: Parser) -> None:
     )
 
 
+@command(
+    "run",
+    "Run code in the notebook's kernel; or a whole notebook from the top, in a kernel of its own.",
+    "nb run 'df.shape'                   # the notebook does not change",
+    "nb run - < check.py",
+    "nb run report.ipynb                 # a whole notebook in a new kernel, in place",
+    "nb run report.ipynb --output may.ipynb -p month=5 -p region=north",
+    configure=configure_run,
+    group="Run",
+)
 def _run(session: Session, args: argparse.Namespace) -> int:
     is_whole = re.fullmatch(r"[^\n!%?()=;'\"]+\.ipynb", args.code) is not None
     refused = ("notebook", "wait") if is_whole else _OF_FILES
@@ -591,6 +556,16 @@ def _configure_verify(parser: Parser) -> None:
     parser.add_argument("--junitxml", metavar="FILE", help="write a report for a build server")
 
 
+@command(
+    "verify",
+    "Run notebooks in fresh kernels and compare their outputs with the stored ones.",
+    "nb verify analysis.ipynb",
+    "nb verify . --junitxml report.xml   # all notebooks of the folder, for a build server",
+    "nb verify docs --sanitize-with nbval.cfg --ignore-times",
+    "nb verify analysis.ipynb --update   # store the outputs that differ",
+    configure=_configure_verify,
+    group="Run",
+)
 def _verify(session: Session, args: argparse.Namespace) -> int:
     options: dict[str, Any] = {
         "sanitizers": [read_text(file) for file in args.sanitize_with],
@@ -729,6 +704,15 @@ def _configure_approve(parser: Parser) -> None:
     )
 
 
+@command(
+    "approve",
+    "Approve or deny an agent's requests; list pending ones with their code or diff.",
+    "nb approve                          # pending requests and what they would do",
+    "nb approve 9c1f0a55e3d2b784         # this call, once",
+    "nb approve 9c1f0a55e3d2b784 --for notebook",
+    "nb approve 9c1f0a55e3d2b784 --deny 'use the cached data instead'",
+    configure=_configure_approve,
+)
 def _approve(session: Session, args: argparse.Namespace) -> int:
     server = session.server(starts=False, changes=False)
     servers = [server, *session.others(server)]
@@ -772,6 +756,9 @@ def _asked(request: Mapping[str, Any]) -> str:
 # -- doctor
 
 
+@command(
+    "doctor", "Check what this machine and this project support.", "nb doctor", "nb doctor --json"
+)
 def _doctor(session: Session, _args: argparse.Namespace) -> int:
     import platform
     from pathlib import Path
@@ -840,6 +827,13 @@ def _configure_mcp(parser: Parser) -> None:
     )
 
 
+@command(
+    "mcp",
+    "Serve MCP over standard input and output, for agents that start MCP servers themselves.",
+    "claude mcp add nb -- nb mcp",
+    "nb mcp --toolsets default,claude-code --mode plan",
+    configure=_configure_mcp,
+)
 def _mcp(session: Session, args: argparse.Namespace) -> int:
     from tk_ai_extension.cli.stdio import bridge
 
@@ -851,6 +845,12 @@ def _configure_completion(parser: Parser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
+@command(
+    "completion",
+    "Print the script that completes commands in a shell.",
+    'eval "$(nb completion bash)"',
+    configure=_configure_completion,
+)
 def _completion(session: Session, args: argparse.Namespace) -> int:
     import argcomplete
 
@@ -864,6 +864,15 @@ def _configure_chat(parser: Parser) -> None:
     configure(parser)
 
 
+@command(
+    "chat",
+    "Chat with Claude, who works in the notebook: one message, or a dialogue.",
+    'nb chat "why is the last cell slow?"',
+    'nb chat -n sales.ipynb --mode auto "plot the prices"',
+    "nb chat                             # a dialogue, in the open notebook's chat",
+    "nb chat --list; nb chat --resume 3f9a",
+    configure=_configure_chat,
+)
 def _chat(session: Session, args: argparse.Namespace) -> int:
     from tk_ai_extension.cli.chat import chat
 
@@ -886,6 +895,8 @@ def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespac
         arguments |= notebook_argument(session, server, None)
     if "path" in properties and "path" not in tool["input_schema"].get("required", ()):
         arguments.setdefault("path", session.there(server, session.project.root))
+    if "budget" in properties:
+        arguments.setdefault("budget", MAX_BUDGET)
     if "wait" in properties:
         if tool["name"] == "edit_cells":
             return session.finish(session.call(server, tool["name"], **{"wait": LONG, **arguments}))
@@ -893,165 +904,16 @@ def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespac
     answer = session.call(server, tool["name"], **arguments)
     if tool["name"] == "unuse_notebook" and path in (None, session.current):
         session.project.keep(session.caller, notebook="")
+    if tool["name"] == "read_notebook" and not session.is_live:
+        answer = _for_writing(answer)
     return session.finish(answer)
 
 
-COMMANDS = (
-    Command(
-        "open",
-        "Open a notebook: start its kernel and make it the current notebook.",
-        _configure_open,
-        _open,
-        "nb open analysis.ipynb",
-        "nb open new.ipynb --kernel ir   # a new notebook, for R",
-        "nb open --sandbox work.ipynb    # no network, access to this folder only",
-        "nb open a.ipynb --server http://localhost:8888/",
-    ),
-    Command("status", "Show what is open and what runs.", nothing, _status, "nb status --json"),
-    Command(
-        "serve",
-        "Share the notebook's kernel with VS Code, JupyterLab and consoles.",
-        _configure_serve,
-        _serve,
-        "nb serve",
-        "nb serve --off",
-    ),
-    Command(
-        "lab",
-        "Open JupyterLab on this project's server, with its kernels and variables.",
-        _configure_lab,
-        _lab,
-        "nb lab",
-        "nb lab analysis.ipynb --no-browser",
-    ),
-    Command(
-        "mcp",
-        "Serve MCP over standard input and output, for agents that start MCP servers themselves.",
-        _configure_mcp,
-        _mcp,
-        "claude mcp add nb -- nb mcp",
-        "nb mcp --toolsets default,claude-code --mode plan",
-    ),
-    Command(
-        "shutdown",
-        "Stop this project's kernels and its server, and clean up.",
-        nothing,
-        _shutdown,
-        "nb shutdown",
-    ),
-    Command(
-        "approve",
-        "Approve or deny an agent's requests; list pending ones with their code or diff.",
-        _configure_approve,
-        _approve,
-        "nb approve                          # pending requests and what they would do",
-        "nb approve 9c1f0a55e3d2b784         # this call, once",
-        "nb approve 9c1f0a55e3d2b784 --for notebook",
-        "nb approve 9c1f0a55e3d2b784 --deny 'use the cached data instead'",
-    ),
-    Command(
-        "chat",
-        "Chat with Claude, who works in the notebook: one message, or a dialogue.",
-        _configure_chat,
-        _chat,
-        'nb chat "why is the last cell slow?"',
-        'nb chat -n sales.ipynb --mode auto "plot the prices"',
-        "nb chat                             # a dialogue, in the open notebook's chat",
-        "nb chat --list; nb chat --resume 3f9a",
-    ),
-    Command(
-        "completion",
-        "Print the script that completes commands in a shell.",
-        _configure_completion,
-        _completion,
-        'eval "$(nb completion bash)"',
-    ),
-    Command(
-        "doctor",
-        "Check what this machine and this project support.",
-        nothing,
-        _doctor,
-        "nb doctor",
-        "nb doctor --json",
-    ),
-    Command(
-        "read",
-        "Read a notebook as text, its cells after markers: `# %% [code] @id`.",
-        _configure_read,
-        _read,
-        "nb read analysis.ipynb > a.txt",
-        "nb read --view reading --cells 0-9",
-        group="Read",
-    ),
-    Command(
-        "write",
-        "Write the cell-marked text back, merged with changes by others.",
-        _configure_write,
-        _write,
-        "nb read > a.txt && $EDITOR a.txt && nb write a.txt",
-        "sed s/foo/bar/ a.txt | nb write",
-        group="Change",
-    ),
-    Command(
-        "save",
-        "Wait until everything is saved (changes and outputs are saved automatically).",
-        add_notebook,
-        _save,
-        "nb save",
-        group="Change",
-    ),
-    Command(
-        "edit",
-        "Replace a cell's source, or open a cell or the whole notebook in your editor.",
-        _configure_edit,
-        _edit,
-        "nb edit 3 'x = 1'",
-        "nb edit 318a.9f2c - < new.py   # only if it is still that version",
-        "nb edit 3 --editor",
-        "nb edit --editor               # all cells, as text with markers",
-        group="Change",
-    ),
-    Command(
-        "exec",
-        "Run cells and save their outputs in the notebook.",
-        _configure_exec,
-        _exec,
-        "nb exec 3            # the cell at index 3",
-        "nb exec 318a         # the cell whose id starts with 318a",
-        "nb exec 0-3,7",
-        "nb exec --stale      # the cells that have to run again",
-        "nb exec --all --restart --timeout 600",
-        group="Run",
-    ),
-    Command(
-        "run",
-        "Run code in the notebook's kernel; or a whole notebook from the top, in a kernel of its own.",
-        configure_run,
-        _run,
-        "nb run 'df.shape'                   # the notebook does not change",
-        "nb run - < check.py",
-        "nb run report.ipynb                 # a whole notebook in a new kernel, in place",
-        "nb run report.ipynb --output may.ipynb -p month=5 -p region=north",
-        group="Run",
-    ),
-    Command(
-        "watch",
-        "Follow an execution: print new output until it ends.",
-        _configure_watch,
-        _watch,
-        "nb exec 3 --wait 0; nb watch",
-        "nb watch 3f2a90bc11   # an agent's execution",
-        group="Run",
-    ),
-    Command(
-        "verify",
-        "Run notebooks in fresh kernels and compare their outputs with the stored ones.",
-        _configure_verify,
-        _verify,
-        "nb verify analysis.ipynb",
-        "nb verify . --junitxml report.xml   # all notebooks of the folder, for a build server",
-        "nb verify docs --sanitize-with nbval.cfg --ignore-times",
-        "nb verify analysis.ipynb --update   # store the outputs that differ",
-        group="Run",
-    ),
-)
+def _for_writing(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the text of a notebook without what is said about it, so that it can be written back."""
+    result = answer["result"]
+    for each in (*result.get("warnings", ()), *result.get("notices", ())):
+        write_err(f"Note: {each}")
+    if "next_range" in result:
+        write_err(f"There is more: --cells {result['next_range']}")
+    return {**answer, "text": result["text"]}

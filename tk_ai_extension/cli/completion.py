@@ -20,8 +20,10 @@ def complete(session: Session) -> None:
     parser = argparse.ArgumentParser(prog="nb", add_help=False)
     parser.add_argument("-C", metavar="FOLDER")
     commands = parser.add_subparsers()
-    for command in COMMANDS:
-        command.configure(commands.add_parser(command.name))  # type: ignore[arg-type]
+    for command in COMMANDS.values():
+        added = commands.add_parser(command.name)
+        if command.configure is not None:
+            command.configure(added)  # type: ignore[arg-type]
     for name, tool in commands_of(tools_of(session)).items():
         add_tool_arguments(commands.add_parser(name), tool)
     for each in commands.choices.values():

@@ -120,7 +120,7 @@ def _run(session: Session, argv: list[str]) -> int:
     if argv[:1] == ["--version"]:
         write(f"nb {__version__}")
         return OK
-    own = {command.name: command for command in COMMANDS}
+    own = COMMANDS
     words = [word for word in argv if word != "--json"]
     if words[:1] in ([], ["-h"], ["--help"], ["help"]):
         if len(words) < 2:
@@ -181,7 +181,7 @@ def commands_of(
         tools: Their descriptions.
         own: Given to include those, too.
     """
-    names = {command.name for command in COMMANDS} if own is None else set[str]()
+    names = set(COMMANDS) if own is None else set[str]()
     found = {signature(tool)[0]: tool for tool in tools}
     return {name: tool for name, tool in found.items() if name not in names}
 
@@ -189,7 +189,7 @@ def commands_of(
 def groups(tools: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the headings of the overview, each with its commands and their summaries."""
     found: dict[str, dict[str, str]] = {}
-    for command in COMMANDS:
+    for command in COMMANDS.values():
         found.setdefault(command.group, {})[command.name] = command.summary
     for name, tool in commands_of(tools).items():
         text = in_command(tool["description"], tool)

@@ -214,6 +214,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "nb create new.ipynb --kernel-name python3",
         """nb create new.ipynb --cells '[{"source": "# Prices", "cell_type": "markdown"}]'""",
     ),
+    "edit": (
+        "nb edit 3 'x = 1'",
+        "nb edit 318a.9f2c - < new.py         # only if it is still that version",
+    ),
     "files": ("nb files", "nb files data --pattern '*.csv'"),
     "history": ("nb history --limit 20",),
     "insert": (
@@ -229,6 +233,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "notebooks": ("nb notebooks --recursive",),
     "output": ("nb output 9f2c0b1d7e44 --grep Error  # the id is where the output was cut",),
     "ps": ("nb ps",),
+    "read": ("nb read analysis.ipynb > a.txt", "nb read --view reading --cells 0-9"),
     "replace": ("nb replace 318a 'lr = 0.1' 'lr = 0.01'",),
     "restart": ("nb restart",),
     "rm": ("nb rm 3", "nb rm 318a.9f2c                     # only if it is still that version"),

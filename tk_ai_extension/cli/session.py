@@ -190,33 +190,47 @@ class Session:
         bound: float | None = arguments.pop("wait", None)
         deadline = None if bound is None else time.monotonic() + bound
         first = FIRST if bound is None else min(FIRST, bound)
-        interrupting = _Interrupting(server, self)
-        with interrupting:
-            answer = self.call(server, tool, **arguments, wait=first)
-            result = first_result = answer["result"]
-            total, notices = result.get("total_cells"), result.get("notices", [])
-            if "execution_id" not in result:
-                return answer
+        execution = ""
+
+        def interrupt() -> None:
+            try:
+                # By a connection of its own: the other one waits for an answer.
+                arguments = {"execution_id": execution}
+                server.again().call("interrupt_kernel", arguments, self.caller)
+            except ToolFailed as error:
+                self.refuse(error.error)
+
+        with on_interrupt(lambda: execution and interrupt()) as interrupted:
+            begun = self.call(server, tool, **arguments, wait=first)
+            if "execution_id" not in begun["result"]:
+                return begun
+            execution = begun["result"]["execution_id"]
             if tool != "wait_execution":
-                self.project.keep(self.caller, execution=result["execution_id"])
-            interrupting.execution = result["execution_id"]
-            while result["status"] in ("queued", "running"):
-                left = LONG if deadline is None else deadline - time.monotonic()
-                if left <= 0:
-                    break
-                following: dict[str, Any] = {"execution_id": result["execution_id"]}
-                if self.is_live:
-                    self._show_part(result)
-                    following["since"] = result.get("next")
-                following["wait"] = min(left, SLICE if self.is_live else LONG)
-                answer = self.call(server, "wait_execution", **following)
-                result = answer["result"]
-        if total is not None:
-            result.setdefault("total_cells", total)
-        if first_result is not result and notices:
-            result["notices"] = notices + result.get("notices", [])
+                self.project.keep(self.caller, execution=execution)
+            if interrupted:
+                interrupt()
+            answer = self._followed(server, begun, deadline)
+        if answer is not begun:
+            notices = begun["result"].get("notices", [])
+            answer["result"]["notices"] = notices + answer["result"].get("notices", [])
             if not self.is_live:
                 answer["text"] = "".join(f"Note: {each}\n" for each in notices) + answer["text"]
+        return answer
+
+    def _followed(
+        self, server: Server, answer: dict[str, Any], deadline: float | None
+    ) -> dict[str, Any]:
+        """Wait for the end of a run, or until the deadline; return the last answer."""
+        while answer["result"]["status"] in ("queued", "running"):
+            left = LONG if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                break
+            following = {"execution_id": answer["result"]["execution_id"]}
+            if self.is_live:
+                self._show_part(answer["result"])
+                following["since"] = answer["result"].get("next")
+            following["wait"] = min(left, SLICE if self.is_live else LONG)
+            answer = self.call(server, "wait_execution", **following)
         return answer
 
     def _show_part(self, result: Mapping[str, Any]) -> None:
@@ -279,66 +293,24 @@ class Session:
         _write(sys.stdout, re.sub("[\x7f-\x9f]", lambda m: f"\\u{ord(m[0]):04x}", line) + "\n")
 
 
-class _Interrupting:
-    """While a run is followed, the first Ctrl-C interrupts it, and the second one ends the command."""
-
-    def __init__(self, server: Server, session: Session) -> None:
-        self._server = server
-        self._session = session
-        self._before: Any = None
-        self._count = 0
-        self._execution = ""
-
-    @property
-    def execution(self) -> str:
-        """The id of the run; empty until it is known."""
-        return self._execution
-
-    @execution.setter
-    def execution(self, value: str) -> None:
-        self._execution = value
-        if self._count:
-            self._interrupt()
-
-    def __enter__(self) -> None:
-        with suppress(ValueError):  # not in the main thread
-            self._before = signal.signal(signal.SIGINT, self._on_signal)
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, *_: object) -> None:
-        self._count += 1
-        if self._count > 1:
-            raise KeyboardInterrupt
-        if self._execution:
-            self._interrupt()
-
-    def _interrupt(self) -> None:
-        try:
-            # By a connection of its own: the other one waits for an answer.
-            arguments = {"execution_id": self._execution}
-            self._server.again().call("interrupt_kernel", arguments, self._session.caller)
-        except ToolFailed as error:
-            self._session.refuse(error.error)
-
-
 @contextmanager
-def on_interrupt(act: Callable[[], None]) -> Generator[None]:
-    """Do something at the first Ctrl-C, instead of ending the command; the second one ends it."""
-    count = 0
+def on_interrupt(act: Callable[[], object]) -> Generator[list[int]]:
+    """Do something at the first Ctrl-C, instead of ending the command; the second one ends it.
 
-    def handle(*_: object) -> None:
-        nonlocal count
-        count += 1
-        if count > 1:
+    Yields:
+        The signals that have arrived.
+    """
+    arrived: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        arrived.append(number)
+        if len(arrived) > 1:
             raise KeyboardInterrupt
         act()
 
     before = signal.signal(signal.SIGINT, handle)
     try:
-        yield
+        yield arrived
     finally:
         signal.signal(signal.SIGINT, before)
 
