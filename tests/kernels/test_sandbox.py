@@ -37,7 +37,7 @@ from tk_ai_extension.kernels.sandbox.provisioner import (
     SandboxedProvisioner,
 )
 from tk_ai_extension.kernels.service import Kernels
-from tk_ai_extension.kernels.sharing.share import Share, install_shared_kernelspec
+from tk_ai_extension.kernels.sharing.share import share_kernel, unshare_kernel
 from tk_ai_extension.model.errors import KernelUnsupported
 
 pytestmark = [
@@ -250,10 +250,9 @@ async def test_it_is_shared_like_any_kernel(
     kernel: Confined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    share = Share(kernel.project / ".nb")
-    share.publish(Path(kernel.manager.connection_file))
+    installed = share_kernel(kernel.project / ".nb", Path(kernel.manager.connection_file))
     guest: Any = AsyncKernelManager(
-        kernel_name=install_shared_kernelspec(share).name,
+        kernel_name=installed.name,
         connection_file=str(tmp_path / "guest.json"),
     )
     await kernel.run("X = 42")
@@ -263,7 +262,7 @@ async def test_it_is_shared_like_any_kernel(
     client.stop_channels()
     await guest.shutdown_kernel()
     assert await kernel.run("print(X)") == "42"
-    share.withdraw()
+    unshare_kernel(kernel.project / ".nb")
 
 
 def _processes_with(marker: str) -> list[psutil.Process]:

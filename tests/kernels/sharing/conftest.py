@@ -16,7 +16,11 @@ import pytest_asyncio
 from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, write_connection
-from tk_ai_extension.kernels.sharing.share import Share, install_shared_kernelspec
+from tk_ai_extension.kernels.sharing.share import (
+    LINK,
+    InstalledShare,
+    share_kernel,
+)
 
 
 @dataclass
@@ -29,8 +33,14 @@ class Owner:
     clients: list[Any] = field(default_factory=list)
 
     @property
-    def share(self) -> Share:
-        return Share(self.folder)
+    def link(self) -> Path:
+        return self.folder / LINK
+
+    def share(self) -> InstalledShare:
+        return share_kernel(self.folder, Path(self.manager.connection_file))
+
+    def withdraw(self) -> None:
+        self.link.unlink()
 
     @property
     def log(self) -> str:
@@ -69,7 +79,6 @@ def folder() -> Iterator[Path]:
 async def owner(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Owner]:
     owner = Owner(folder, await start_kernel(folder, "one", request.param))
     try:
-        owner.share.publish(Path(owner.manager.connection_file))
         yield owner
     finally:
         await owner.close()
@@ -108,7 +117,7 @@ def launch(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     launched: list[Relayed] = []
 
     def start(*arguments: str, cwd: Path = tmp_path, by: Sequence[str] = ()) -> Relayed:
-        installed = install_shared_kernelspec(owner.share)
+        installed = owner.share()
         spec = json.loads((installed.folder / "kernel.json").read_text(encoding="utf-8"))
         file = tmp_path / f"kernel-v3{len(launched)}.json"
         info = write_connection(file)

@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.kernels.sharing.conftest import Owner
 from tests.support.faults import RUN_FOREVER, run_until
-from tk_ai_extension.kernels.sharing.share import InstalledShare, install_shared_kernelspec
+from tk_ai_extension.kernels.sharing.share import InstalledShare
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -28,7 +28,7 @@ transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
 def installed(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstalledShare:
     """The kernelspec, where the test's own programs find it."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    return install_shared_kernelspec(owner.share)
+    return owner.share()
 
 
 @pytest_asyncio.fixture
@@ -95,7 +95,7 @@ async def test_a_guests_interrupt_reaches_the_kernel(owner: Owner, guest: Any) -
 async def test_a_guests_log_says_that_no_kernel_is_shared(
     owner: Owner, installed: InstalledShare, tmp_path: Path
 ) -> None:
-    owner.share.withdraw()
+    owner.withdraw()
     manager = AsyncKernelManager(
         kernel_name=installed.name, connection_file=str(tmp_path / "guest.json")
     )

@@ -12,7 +12,6 @@ from traitlets.config import Config
 
 from tests.kernels.guests import DEADLINE, run
 from tests.kernels.sharing.conftest import Owner
-from tk_ai_extension.kernels.sharing.share import install_shared_kernelspec
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -55,7 +54,7 @@ async def _in_browser(jp_ws_fetch: Any, kernel_id: str, code: str) -> str:
 async def test_jupyterlab_works_in_the_shared_kernel_and_leaves_it_alive(
     owner: Owner, jp_fetch: Any, jp_ws_fetch: Any
 ) -> None:
-    installed = install_shared_kernelspec(owner.share)
+    installed = owner.share()
     agent = await owner.client()
     await run(agent, "X = 42")
     specs = json.loads((await jp_fetch("api", "kernelspecs")).body)["kernelspecs"]

@@ -10,9 +10,10 @@ from jupyter_client.kernelspec import KernelSpecManager
 
 from tk_ai_extension.kernels.sharing.share import (
     DISPLAY_NAME,
+    LINK,
+    Connection,
+    InstalledShare,
     NoConnection,
-    Share,
-    install_shared_kernelspec,
     share_kernel,
     unshare_kernel,
 )
@@ -41,16 +42,13 @@ def _installed() -> list[str]:
     return [name for name in KernelSpecManager().find_kernel_specs() if name.startswith("nb-")]
 
 
-def _share(project: Path) -> Share:
+def _share(project: Path) -> InstalledShare:
     file = _kernel(project)
-    share = Share(file.parent)
-    share.publish(file)
-    return share
+    return share_kernel(file.parent, file)
 
 
 def test_it_is_what_people_choose_by_name(tmp_path: Path) -> None:
-    share = _share(tmp_path / "analysis")
-    installed = install_shared_kernelspec(share)
+    installed = _share(tmp_path / "analysis")
     spec = KernelSpecManager().get_kernel_spec(installed.name)
     assert spec.display_name == "Python (nb shared kernel)"
     assert spec.language == "python"
@@ -60,17 +58,17 @@ def test_it_is_what_people_choose_by_name(tmp_path: Path) -> None:
 
 
 def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Path) -> None:
-    one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
-    names = [install_shared_kernelspec(share).display_name for share in (one, other, one)]
+    kernels = _kernel(tmp_path / "one"), _kernel(tmp_path / "other")
+    shares = (share_kernel(kernels[each].parent, kernels[each]) for each in (0, 1, 0))
+    names = [share.display_name for share in shares]
     assert names == [DISPLAY_NAME, f"{DISPLAY_NAME}: other", DISPLAY_NAME]
     assert len(_installed()) == 2
 
 
 def test_a_project_that_shares_no_more_leaves_its_name_to_others(tmp_path: Path) -> None:
-    one, other = _share(tmp_path / "one"), _share(tmp_path / "other")
-    install_shared_kernelspec(one)
-    assert unshare_kernel(one.folder)
-    assert install_shared_kernelspec(other).display_name == "Python (nb shared kernel)"
+    _share(tmp_path / "one")
+    assert unshare_kernel(tmp_path / "one" / ".nb")
+    assert _share(tmp_path / "other").display_name == "Python (nb shared kernel)"
 
 
 @pytest.mark.proves("nb:cleanup")
@@ -92,7 +90,7 @@ def test_another_kernel_takes_the_place_of_the_one_before(tmp_path: Path) -> Non
     second = kernel.with_name("kernel-2.json")
     second.write_bytes(kernel.read_bytes().replace(b'"k"', b'"k2"'))
     share_kernel(kernel.parent, second)
-    assert Share(kernel.parent).read().info["key"] == "k2"
+    assert Connection.read(kernel.parent / LINK).info["key"] == "k2"
 
 
 def test_a_path_without_a_connection_file_is_not_shared(tmp_path: Path) -> None:

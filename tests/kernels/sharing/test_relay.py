@@ -113,7 +113,7 @@ async def test_the_relay_ends_when_the_kernel_dies(owner: Owner, launch: Launch)
     os.kill(owner.manager.provisioner.pid, signal.SIGKILL)
     assert await relayed.ended() == 1
     assert relayed.process.stderr is not None
-    reason = f"The kernel of {owner.share.path} did not answer within 0.5 s."
+    reason = f"The kernel of {owner.link} did not answer within 0.5 s."
     assert relayed.process.stderr.read().decode() == f"{reason}\n"
     assert reason in owner.log
 
@@ -123,7 +123,7 @@ async def test_the_relay_ends_at_once_when_nothing_is_shared_any_more(
 ) -> None:
     relayed = launch("--grace", "1000")
     await relayed.client()
-    owner.share.withdraw()
+    owner.withdraw()
     await owner.manager.shutdown_kernel(now=True)
     assert await relayed.ended() == 0
     assert "no longer shared" in owner.log

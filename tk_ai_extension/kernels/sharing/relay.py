@@ -1,6 +1,6 @@
 """The relay: acts as a kernel for its clients, and as a client of the shared kernel.
 
-``python -P -m tk_ai_extension.kernels.sharing --share .nb/shared/kernel.json -f CONNECTION_FILE``
+``python -P -m tk_ai_extension.kernels.sharing --share .nb/shared-kernel.json -f CONNECTION_FILE``
 
 A program that launches a kernelspec's argv gets a process that behaves like a kernel: it uses the
 program's connection file and key, and ends on request. Each message's signature is verified with one key,
@@ -16,7 +16,6 @@ import logging
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
@@ -26,7 +25,7 @@ import zmq.asyncio
 from jupyter_client.session import DELIM, Session
 from zmq.utils.monitor import recv_monitor_message
 
-from tk_ai_extension.kernels.sharing.share import LOG, Connection, NoConnection, Share
+from tk_ai_extension.kernels.sharing.share import LOG, Connection, NoConnection
 
 log = logging.getLogger(__name__)
 
@@ -81,15 +80,17 @@ class Relay:
 
     Args:
         front: The addresses to listen on, and the clients' key.
-        share: The shared kernel.
+        share: The link to the connection file of the shared kernel.
         grace: Grace period in seconds in which a kernel that is gone may be restarted.
 
     Raises:
         NoConnection: There is no kernel, or an address to listen on is in use.
     """
 
-    def __init__(self, front: Connection, share: Share, *, grace: float = GRACE) -> None:
-        kernel = share.read()
+    def __init__(self, front: Connection, share: Path, *, grace: float = GRACE) -> None:
+        if not share.is_symlink():
+            raise NoConnection(f"No kernel is shared at {share}.")
+        kernel = Connection.read(share)
         self._share = share
         self._grace = grace
         self._clients, self._kernel = front.session(), kernel.session()
@@ -173,7 +174,7 @@ class Relay:
                 async with asyncio.timeout_at(until):
                     event: Any = await recv_monitor_message(self._monitor)
             except TimeoutError:
-                late = f"The kernel of {self._share.path} did not answer within {self._grace:g} s."
+                late = f"The kernel of {self._share} did not answer within {self._grace:g} s."
                 self.stop(late, 1)
                 return
             if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -187,7 +188,7 @@ class Relay:
                 waiting, self._waiting = self._waiting, {}
                 for channel, request in waiting.values():
                     self._fail(channel, request)
-            if self._share.is_withdrawn():
+            if not self._share.is_symlink():
                 self.stop("The kernel is no longer shared.")
 
     async def _nudge(self) -> None:
@@ -295,7 +296,7 @@ def _signed(message: Message, session: Session) -> list[bytes]:
     return [*message.identities, DELIM, session.sign(message.body[:4]), *message.body]
 
 
-async def _relay(front: Path, share: Share, grace: float) -> int:
+async def _relay(front: Path, share: Path, grace: float) -> int:
     relay = Relay(Connection.read(front), share, grace=grace)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, relay.interrupt)
@@ -310,18 +311,18 @@ async def _relay(front: Path, share: Share, grace: float) -> int:
 def main() -> int:
     """Relay until the relay is stopped or the kernel is gone; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tk_ai_extension.kernels.sharing")
-    parser.add_argument("--share", type=Path, required=True, help="link in .nb/shared")
+    parser.add_argument("--share", type=Path, required=True, help="link in .nb")
     parser.add_argument("-f", type=Path, required=True, help="connection file to serve")
     parser.add_argument("--grace", type=float, default=GRACE, help="seconds to wait for a restart")
     arguments = parser.parse_args()
-    share = Share(arguments.share.absolute().parents[1])
+    share: Path = arguments.share.absolute()
+    file = share.with_name(LOG)
     logging.basicConfig(
-        filename=share.folder / LOG,
+        filename=file,
         level=logging.INFO,
         format=f"%(asctime)s relay {os.getpid()}: %(message)s",
     )
-    with suppress(OSError):
-        (share.folder / LOG).chmod(0o600)
+    file.chmod(0o600)
     try:
         return asyncio.run(_relay(arguments.f, share, arguments.grace))
     except NoConnection as problem:

@@ -17,8 +17,12 @@ from uuid import uuid4
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.session import Session
 
-SHARES = "shared"
-"""The folder in ``.nb`` for the link to the connection file."""
+LINK = "shared-kernel.json"
+"""The symbolic link, in ``.nb``, to the connection file of the shared kernel.
+
+It stays the same when the kernel is replaced. No link means that the kernel is no longer shared; a dead
+link means that it is gone and may be restarted.
+"""
 
 LOG = "relay.log"
 """The name of the relays' log, in ``.nb``."""
@@ -26,7 +30,7 @@ LOG = "relay.log"
 DISPLAY_NAME = "Python (nb shared kernel)"
 
 PREFIX = "nb-shared-"
-"""Prefix of the kernelspecs' names; a hash of the share's path follows."""
+"""Prefix of the kernelspecs' names; a hash of the link's path follows."""
 
 
 class NoConnection(Exception):
@@ -74,59 +78,6 @@ class Connection:
         return Session(key=key, signature_scheme=scheme)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A project's shared kernel, under a path that stays the same when the kernel is replaced.
-
-    The path is a symbolic link to the kernel's connection file. No link means that the kernel is no
-    longer shared; a dead link means that it is gone and may be restarted.
-
-    Attributes:
-        folder: The project's ``.nb``; absolute.
-    """
-
-    folder: Path
-
-    @property
-    def path(self) -> Path:
-        """The stable link."""
-        return self.folder / SHARES / "kernel.json"
-
-    def publish(self, connection_file: Path) -> None:
-        """Share the kernel of a connection file, replacing the previously shared one.
-
-        Clients switch to it when the previous one ends.
-
-        Raises:
-            NoConnection: the file is not a connection file, or has no key.
-            OSError: ``.nb`` cannot be written.
-        """
-        Connection.read(connection_file)
-        self.path.parent.mkdir(mode=0o700, exist_ok=True)
-        # Atomic: readers find the old kernel or the new one.
-        aside = self.folder / f".{uuid4().hex}"
-        aside.symlink_to(connection_file.absolute())
-        aside.replace(self.path)
-
-    def withdraw(self) -> None:
-        """Stop sharing: new clients are refused, connected ones stay until the kernel ends."""
-        self.path.unlink(missing_ok=True)
-
-    def is_withdrawn(self) -> bool:
-        """Return whether the kernel is no longer shared."""
-        return not os.path.lexists(self.path)
-
-    def read(self) -> Connection:
-        """Return the connection of the currently shared kernel.
-
-        Raises:
-            NoConnection: nothing is shared, or the kernel is gone.
-        """
-        if self.is_withdrawn():
-            raise NoConnection(f"No kernel is shared at {self.path}.")
-        return Connection.read(self.path)
-
-
 class InstalledShare(NamedTuple):
     """An installed kernelspec for a shared kernel: its name, what people select, and its folder."""
 
@@ -140,6 +91,10 @@ def share_kernel(
 ) -> InstalledShare:
     """Share a project's kernel, replacing the previously shared one; return the kernelspec to select.
 
+    Programs launch the kernelspec's argv, the relay, with this interpreter, so they do not need this
+    package in their own environments. It is named `DISPLAY_NAME`, followed by the folder's name if
+    another project uses that name.
+
     Args:
         folder: The project's ``.nb``.
         connection_file: The kernel's connection file.
@@ -149,44 +104,13 @@ def share_kernel(
         NoConnection: the file is not a connection file, or has no key.
         OSError: ``.nb`` or the user's folder of kernelspecs cannot be written.
     """
-    share = Share(folder.absolute())
-    share.publish(connection_file)
-    return install_shared_kernelspec(share, language=language)
-
-
-def unshare_kernel(folder: Path) -> bool:
-    """Stop sharing a project's kernel and remove the files of the share.
-
-    Call it before the kernel is shut down: relays then end at once, with status 0.
-
-    Returns:
-        Whether a kernel was shared.
-
-    Raises:
-        OSError: a file cannot be removed.
-    """
-    share = Share(folder.absolute())
-    was_shared = not share.is_withdrawn()
-    share.withdraw()
-    with contextlib.suppress(KeyError):
-        KernelSpecManager().remove_kernel_spec(_name(share))
-    with contextlib.suppress(FileNotFoundError):
-        share.path.parent.rmdir()
-    (share.folder / LOG).unlink(missing_ok=True)
-    return was_shared
-
-
-def install_shared_kernelspec(share: Share, *, language: str = "python") -> InstalledShare:
-    """Install the kernelspec through which other programs use a shared kernel.
-
-    Programs launch its argv, the relay, with this interpreter, so they do not need this package in
-    their own environments. It is named `DISPLAY_NAME`, followed by the folder's name if another project
-    uses that name.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    specs, name = KernelSpecManager(), _name(share)
+    Connection.read(connection_file)
+    link = folder.absolute() / LINK
+    # Atomic: readers find the old kernel or the new one.
+    aside = link.with_name(f".{uuid4().hex}")
+    aside.symlink_to(connection_file.absolute())
+    aside.replace(link)
+    specs, name = KernelSpecManager(), _name(folder)
     others = [
         specs.get_kernel_spec(other).display_name
         for other in specs.find_kernel_specs()
@@ -194,23 +118,44 @@ def install_shared_kernelspec(share: Share, *, language: str = "python") -> Inst
     ]
     display_name = DISPLAY_NAME
     if DISPLAY_NAME in others:
-        display_name = f"{DISPLAY_NAME}: {share.folder.parent.name}"
+        display_name = f"{DISPLAY_NAME}: {link.parent.parent.name}"
     made = {
         # -P: a file in the notebook's folder must not shadow a module.
         "argv": [
             *(sys.executable, "-P", "-m", "tk_ai_extension.kernels.sharing"),
-            *("--share", str(share.path), "-f", "{connection_file}"),
+            *("--share", str(link), "-f", "{connection_file}"),
         ],
         "display_name": display_name,
         "language": language,
         # A signal would reach only the relay.
         "interrupt_mode": "message",
     }
-    with TemporaryDirectory() as folder:
-        Path(folder, "kernel.json").write_text(json.dumps(made, indent=1), encoding="utf-8")
-        installed = specs.install_kernel_spec(folder, name, user=True)
+    with TemporaryDirectory() as made_in:
+        Path(made_in, "kernel.json").write_text(json.dumps(made, indent=1), encoding="utf-8")
+        installed = specs.install_kernel_spec(made_in, name, user=True)
     return InstalledShare(name, display_name, Path(installed))
 
 
-def _name(share: Share) -> str:
-    return PREFIX + hashlib.sha256(str(share.path).encode()).hexdigest()[:12]
+def unshare_kernel(folder: Path) -> bool:
+    """Stop sharing a project's kernel and remove the files of the share.
+
+    New clients are refused; connected ones stay until the kernel ends. Call it before the kernel is shut
+    down: relays then end at once, with status 0.
+
+    Returns:
+        Whether a kernel was shared.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    link = folder.absolute() / LINK
+    was_shared = os.path.lexists(link)
+    link.unlink(missing_ok=True)
+    with contextlib.suppress(KeyError):
+        KernelSpecManager().remove_kernel_spec(_name(folder))
+    link.with_name(LOG).unlink(missing_ok=True)
+    return was_shared
+
+
+def _name(folder: Path) -> str:
+    return PREFIX + hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
