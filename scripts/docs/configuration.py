@@ -30,8 +30,6 @@ BOUNDS = (
     ("workspace.files", "MAX_BYTES"),
     ("server.handlers.streaming", "MAX_STREAMS"),
     ("server.handlers.streaming", "STALLED"),
-    ("notebooks.pages", "KEEP_LOST"),
-    ("notebooks.pages", "MAX_LOST"),
     ("agent.requests", "MAX_MESSAGE"),
     ("agent.requests", "MAX_ATTACHMENTS"),
     ("agent.context", "PROJECT"),

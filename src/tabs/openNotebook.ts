@@ -80,8 +80,6 @@ export class OpenNotebook {
         return this._changes(request.since);
       case 'apply':
         return this._apply(request);
-      case 'outcome':
-        return { applied: this._operations.has(request.op) };
       case 'outputs':
         return this._outputs(request);
       case 'save':
@@ -169,14 +167,16 @@ export class OpenNotebook {
 
   private _apply(request: IApply): object {
     let applied = this._operations.has(request.op);
-    if (!applied && this._isCurrent(request)) {
+    const isThere = request.reverts === undefined || this._operations.has(request.reverts);
+    if (!applied && isThere && this._isCurrent(request)) {
       const before = this.versions.now;
       this._applySteps(request.steps, cell => this.versions.keyOf(cell));
       this._noteOurs(before, request.op);
       this._remember(request.op);
       applied = true;
     }
-    return { applied, ...this._changes(request.since) };
+    const stays = !applied && request.reverts !== undefined && isThere;
+    return { applied, stays, ...this._changes(request.since) };
   }
 
   /**

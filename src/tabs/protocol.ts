@@ -47,6 +47,8 @@ export interface IRead {
 export interface IApply {
   method: 'apply';
   op: string;
+  /** The operation that this one takes back, if it was applied. */
+  reverts?: string;
   /** The last version that the server knows. */
   since: number;
   /** Whether outputs count as changes, too. */
@@ -54,11 +56,6 @@ export interface IApply {
   /** What must not have changed since that version. */
   needs: { order: boolean; cells: string[] };
   steps: Step[];
-}
-
-export interface IOutcome {
-  method: 'outcome';
-  op: string;
 }
 
 export interface IOutputs {
@@ -90,8 +87,7 @@ export interface IWritten {
 }
 
 /** A request of the server to a notebook. */
-export type TabRequest =
-  IRead | IApply | IOutcome | IOutputs | ISave | IWritten | { method: 'refresh' };
+export type TabRequest = IRead | IApply | IOutputs | ISave | IWritten | { method: 'refresh' };
 
 export type IncomingRequest = TabRequest & { id: number; tab: string };
 

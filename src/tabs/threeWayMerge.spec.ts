@@ -28,6 +28,13 @@ describe('threeWayMerge', () => {
     );
   });
 
+  it('takes the outputs of the file if both sides have new ones', () => {
+    const later = { outputs: [{ ...OUTPUT, text: '12' }], execution_count: 1 };
+    expect(together([code('a', 'a!', ran), b, c], [code('a', 'a', later), b, c])?.[0]).toEqual(
+      code('a', 'a!', later)
+    );
+  });
+
   it.each([
     ['x a b c', 'a b y c', 'x a b y c'],
     ['a b c x', 'a b c y', 'a b c y x'],

@@ -11,7 +11,7 @@ class Conflict extends Error {}
  * Merge both sides' changes of a notebook.
  *
  * Cells are matched by their ids. One side only may change the order of cells, and each part of a
- * cell: its source, its outputs with their count, or any other part.
+ * cell: its source, or any other part. Of outputs that both sides changed, those of the file count.
  *
  * @param base - The file as the page last read or wrote it.
  * @returns null on a conflict, or if ids are missing or not unique.
@@ -108,7 +108,9 @@ function mergedCell(
   if (here === undefined || there === undefined) {
     return chosen(was, here, there) && (mine ?? theirs);
   }
-  const { ran, ...rest } = chosenParts(was ?? {}, here, there);
+  // Outputs are from a run: what is in the file by now is the later part of it.
+  const last = isSame(was?.['ran'], there['ran']) ? here['ran'] : there['ran'];
+  const { ran, ...rest } = chosenParts(was ?? {}, { ...here, ran: last }, { ...there, ran: last });
   // Outputs keep the trust of their side.
   const { trusted } = (isSame(ran, here['ran']) ? mine : theirs)?.metadata ?? {};
   const metadata = { ...(rest['metadata'] as object), ...(trusted !== undefined && { trusted }) };

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 from jupyter_server.serverapp import ServerApp
 from tornado.httpclient import HTTPClientError
 from tornado.httpserver import HTTPServer
@@ -136,13 +135,6 @@ class TabHarness:
 
     def on_disk(self) -> list[Any]:
         return json.loads((Path(self.app.root_dir) / PATH).read_bytes())["cells"]
-
-    async def ask(self, method: str) -> httpx2.Response:
-        """Asks about disconnected tabs of the notebook, as a person does."""
-        headers = {"Authorization": f"token {self.app.identity_provider.token}"}
-        async with httpx2.AsyncClient(headers=headers) as http:
-            query = f"?notebook={PATH}" if method == "DELETE" else ""
-            return await http.request(method, f"{self.address}api/tk-ai/tabs/disconnected{query}")
 
     async def changes(self, check: Callable[[], Any]) -> None:
         """Waits until something holds; it is looked at whenever anything about any tab changes."""

@@ -18,15 +18,13 @@ import pytest
 from tests.support.document_bench import code, notebook, sources, written
 from tests.support.tab_notebook import TabNotebook
 from tk_ai_extension.model.cells import CellContent, source_hash
-from tk_ai_extension.model.errors import TabOffline, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
-    Applied,
     Delete,
     Insert,
     Move,
     Operation,
-    OutcomeUnknown,
     Replace,
 )
 from tk_ai_extension.notebooks.live import LiveDocument
@@ -109,7 +107,7 @@ class ScriptedTab(Tab):
         self.typed = False
         self.asked = 0
         self.refusing: set[str] = set()
-        self.refused_outcomes = 0
+        self.refused_reverts = 0
 
     @property
     def dirty(self) -> bool:
@@ -137,7 +135,7 @@ class ScriptedTab(Tab):
         if answer.startswith(("closed", "away", "cut")):
             raise TabGone
         if answer.startswith("refused"):
-            self.refused_outcomes += method == "outcome"
+            self.refused_reverts += "reverts" in arguments
             raise TabRefused("file_changed" if method == "save" else "too_large", "Refused.")
         return answer_of
 
@@ -147,8 +145,6 @@ class ScriptedTab(Tab):
                 return self.content.changes(arguments["since"], 1_000_000)
             case "apply":
                 return self.content.apply(arguments, 1_000_000)
-            case "outcome":
-                return {"applied": arguments["op"] in self.content.operations}
             case "save":
                 base = (
                     self.content.hold(arguments["ops"], arguments["cells"]) if arguments else None
@@ -197,22 +193,16 @@ class ScriptedPages(Pages):
         return [self.tab] if self.tab.place == "open" and path == self.tab.path else []
 
     async def find(self, path: str) -> Tab | None:
-        if self.tab.place == "away" and self.tab.dirty:
-            raise TabOffline("It is away.")
         if self.tab.place == "away":
             self.tab.place = "closed"
         return next(iter(self.present(path)), None)
 
-    async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
+    async def returns(self, tab: Tab) -> bool:
         assert tab is self.tab
         await asyncio.sleep(0)
-        if self.tab.place == "away" and seconds is None:
+        if self.tab.place == "away":
             self.tab.place = self.tab.script.choose(("open", "closed"))
         return self.tab.place == "open"
-
-    def is_known(self, tab: Tab) -> bool:
-        assert tab is self.tab
-        return self.tab.place != "closed"
 
 
 class Run:
@@ -221,7 +211,6 @@ class Run:
     def __init__(self, store: NotebookRouter, tab: ScriptedTab) -> None:
         self._store = store
         self._tab = tab
-        self._settled: list[Any] = []
         self.warnings: list[str] = []
 
     async def outcome(self, operation: Operation) -> str:
@@ -231,24 +220,10 @@ class Run:
         document = LiveDocument(stored, tabs)
         try:
             applied = await document.apply([operation])
-        except OutcomeUnknown as error:
-            # What is due may happen before the caller has the error.
-            if self._tab.script.choose(("at once", "later")) == "later":
-                await tabs._tasks.join()
-            await error.outcome.record(self._settle)
-        except ToolError:
-            return "failed"
-        else:
-            assert isinstance(applied, Applied)
-            assert applied.changes
-            return "done"
-        await tabs._tasks.join()
-        if not self._settled:
-            return "intended"
-        return "failed" if self._settled == [None] else "done"
-
-    async def _settle(self, changes: Any) -> None:
-        self._settled.append(changes)
+        except ToolError as error:
+            return "unknown" if "unknown" in error.message else "failed"
+        assert applied.changes
+        return "done"
 
     async def cells(self) -> list[str]:
         """The sources as the person has them: in the tab, or in the file if that is closed."""
@@ -265,10 +240,8 @@ async def check(kind: str, store: NotebookRouter, file: Path, script: Script) ->
     state = await run.outcome(operation)
     tab.script = Script(())
     cells, story = await run.cells(), f"{state} after {script.made}"
-    if state == "intended":
-        # The tab does not answer, or is closed and its file does not show it: a person has changed the same.
-        unclear = kind == "move" or tab.typed
-        assert tab.refused_outcomes or (tab.place == "closed" and unclear), story
+    if state == "unknown":
+        assert tab.refused_reverts, story
     else:
         assert is_in(cells) == (state == "done"), f"{cells}: {story}"
     assert cells.count("new") + cells.count("new" + KEY) <= 1, f"{cells}: {story}"

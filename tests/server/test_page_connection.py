@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached, TabOffline
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached
 from tk_ai_extension.notebooks import pages
 from tk_ai_extension.notebooks.pages import (
     MAX_NAME,
@@ -260,7 +259,6 @@ async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection(
     assert channel.present("n.ipynb") == [tab]
     channel.disconnect(page, second, left=True)
     assert await channel.find("n.ipynb") is None
-    assert not channel.is_known(tab)
 
 
 async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> None:
@@ -279,95 +277,11 @@ async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> Non
     await asked
 
 
-async def test_a_notebook_that_was_lost_unsaved_is_free_once_somebody_opens_it_again(
+async def test_a_notebook_of_a_page_that_stays_away_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pages, "GRACE", 0.01)
     channel = Pages()
     page, connection = page_with(channel, tab_entry(dirty=True))
     channel.disconnect(page, connection, left=False)
-    with pytest.raises(TabOffline):
-        await channel.find("n.ipynb")
-    other = channel.connect("ann", "another-page", FakeConnection())
-    channel.handle(other, {"tabs": [tab_entry("m")], "received": 0, "list": 1})
-    assert await channel.find("n.ipynb") is not None
-    channel.handle(other, {"tabs": [], "received": 0, "list": 2})
     assert await channel.find("n.ipynb") is None
-
-
-@pytest.mark.proves("threat:other-user")
-async def test_only_whose_tab_was_lost_can_give_up_what_it_held(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pages, "GRACE", 0.01)
-    channel = Pages()
-    page, connection = page_with(channel, tab_entry(dirty=True))
-    channel.disconnect(page, connection, left=False)
-    with pytest.raises(TabOffline):
-        await channel.find("n.ipynb")
-    assert channel.disconnected("bob") == {}
-    assert not channel.discard("bob", "n.ipynb")
-    assert list(channel.disconnected(page.user)) == ["n.ipynb"]
-    assert channel.discard(page.user, "n.ipynb")
-    assert await channel.find("n.ipynb") is None
-
-
-@pytest.mark.proves("threat:exhaustion")
-async def test_lost_pages_take_no_place_are_bounded_and_expire(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pages, "GRACE", 0.01)
-    monkeypatch.setattr(pages, "KEEP_LOST", 1.0)
-    monkeypatch.setattr(pages, "MAX_PAGES", 3)
-    monkeypatch.setattr(pages, "MAX_LOST", 5)
-    channel = Pages()
-    freed: list[str] = []
-    moved = asyncio.Event()
-
-    def opened(path: str) -> None:
-        freed.append(path)
-        moved.set()
-
-    async def until(is_so: Callable[[], bool]) -> None:
-        while not is_so():
-            await moved.wait()
-            moved.clear()
-
-    channel.subscribe(opened)
-    async with asyncio.timeout(DEADLINE):
-        for number in range(40):
-            connection = FakeConnection()
-            page = channel.connect("ann", f"page{number:012}", connection)
-            channel.handle(
-                page, {"tabs": [tab_entry(path=f"{number}.ipynb", dirty=True)], "received": 0}
-            )
-            channel.disconnect(page, connection, left=False)
-            await until(lambda page=page: page.is_lost)
-            assert len(channel.disconnected("ann")) <= 5
-        assert sorted(channel.disconnected("ann")) == [
-            f"{number}.ipynb" for number in range(35, 40)
-        ]
-        # Others connect, and another user's lost page is not given up for this one's.
-        connections = [FakeConnection() for _ in range(3)]
-        others = [
-            channel.connect("bob", f"bob{n:013}", connection)
-            for n, connection in enumerate(connections)
-        ]
-        with pytest.raises(LimitReached):
-            channel.connect("bob", "b" * 16, FakeConnection())
-        channel.handle(
-            others[0], {"tabs": [tab_entry(path="bob.ipynb", dirty=True)], "received": 0}
-        )
-        channel.disconnect(others[0], connections[0], left=False)
-        # One that comes back in time keeps what it has.
-        back = channel.connect("ann", f"page{39:012}", FakeConnection())
-        freed.clear()
-        await until(lambda: not channel.disconnected("ann") and bool(freed))
-        await until(lambda: not channel.disconnected("bob"))
-    assert {f"{number}.ipynb" for number in range(35, 39)} | {"bob.ipynb"} <= set(freed)
-    assert [tab.path for tab in back.tabs] == ["39.ipynb"]
-    assert set(channel._pages) == {
-        ("ann", f"page{39:012}"),
-        *(("bob", p.client) for p in others[1:]),
-    }
-    channel.close()

@@ -172,13 +172,19 @@ class TabNotebook:
         """Apply steps if their preconditions hold (compare-and-set); idempotent."""
         since, op = question["since"], question["op"]
         applied, before = op in self.operations, self.version
-        if not applied and self._is_as_seen(question["needs"], since, question["exact"]):
+        is_there = question.get("reverts", op) in {*self.operations, op}
+        if (
+            not applied
+            and is_there
+            and self._is_as_seen(question["needs"], since, question["exact"])
+        ):
             for step in question["steps"]:
                 self._carry_out(step)
             self.operations[op] = None
             self._note_ours(before, op)
             applied = True
-        return {"applied": applied, **self.changes(since, limit)}
+        stays = not applied and question.get("reverts") in self.operations
+        return {"applied": applied, "stays": stays, **self.changes(since, limit)}
 
     def _is_as_seen(self, needs: Json, since: int, exact: bool) -> bool:
         if needs["order"] and self._order_at > since:

@@ -177,8 +177,6 @@ class TabPage:
                 return notebook.changes(question["since"], MAX_ANSWER)
             case "apply":
                 return notebook.apply(question, MAX_ANSWER)
-            case "outcome":
-                return {"applied": question["op"] in notebook.operations}
             case "outputs":
                 return notebook.set_outputs(question)
             case "save":

@@ -255,16 +255,12 @@ class OpenTwice(ToolError):
 
 
 class TabOffline(ToolError):
-    """A JupyterLab tab with unsaved changes of the notebook cannot be reached. Nothing was changed."""
+    """A JupyterLab tab with the notebook keeps disconnecting, or does not answer. Nothing was changed."""
 
     code = "tab_offline"
     status = 503
     retryable = True
-    default_hint = (
-        "Try again when the tab is connected. If the tab was closed for good, its unsaved changes are "
-        "lost: its user opens the notebook in JupyterLab, or sends "
-        "`DELETE /api/tk-ai/tabs/disconnected?notebook=PATH`, to release the notebook."
-    )
+    default_hint = "Try again in a few seconds."
 
 
 # --- kernels and executions

@@ -15,12 +15,12 @@ So an operation that names such a cell needs the hash of its source in ``expect`
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 
 logger = logging.getLogger(__name__)
@@ -231,57 +231,3 @@ class Applied:
 
     snapshot: Snapshot
     changes: tuple[Change, ...]
-
-
-class LateOutcome:
-    """What a change did, recorded once it is known.
-
-    A tab may report it before the caller that records it has the error.
-    """
-
-    def __init__(self) -> None:
-        self._known: tuple[tuple[Change, ...] | None] | None = None
-        self._records: list[Callable[[tuple[Change, ...] | None], Awaitable[None]]] = []
-        self._is_recording = False
-
-    async def record(self, record: Callable[[tuple[Change, ...] | None], Awaitable[None]]) -> None:
-        """Call a function with the changes, or with None for no change, after those of earlier calls."""
-        self._records.append(record)
-        await self._record()
-
-    async def settle(self, changes: tuple[Change, ...] | None) -> None:
-        """Make the outcome known: the changes, or None for no change."""
-        self._known = (changes,)
-        await self._record()
-
-    async def _record(self) -> None:
-        if self._known is None or self._is_recording:
-            return
-        self._is_recording = True
-        try:
-            while self._records:
-                try:
-                    await self._records.pop(0)(*self._known)
-                except ToolError as error:
-                    # The caller needs the error that has this outcome, and others record it, too.
-                    logger.warning("Cannot record what a change did: %s", error.message)
-        finally:
-            self._is_recording = False
-
-
-class OutcomeUnknown(ToolError):
-    """A tab disconnected after it was asked for a change, which it may or may not have made.
-
-    Details: ``op_id``, the operation that the tab is asked about when it reconnects.
-    """
-
-    code = "outcome_unknown"
-    status = 504
-    default_hint = (
-        "Do not repeat the call. When the tab has reconnected, notebook_history shows the outcome, "
-        "or read the notebook."
-    )
-
-    def __init__(self, message: str, outcome: LateOutcome, **details: Any) -> None:
-        super().__init__(message, **details)
-        self.outcome = outcome

@@ -13,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from tk_ai_extension.model.background import run_to_completion
@@ -26,8 +27,9 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.model.operations import Applied, Insert, Operation
 from tk_ai_extension.model.outputs import OutputChange
+from tk_ai_extension.notebooks.cellforms import new_cell_id
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.outputs import (
     Find,
@@ -114,11 +116,17 @@ class NotebookDocument(ABC):
             Conflict: an ``expect`` does not match; nothing was changed.
             CellNotFound, InvalidArguments: a cell or an index does not exist; nothing was changed.
             InvalidNotebook, ReadOnly, DiskFull, SaveFailed, OpenTwice, TabOffline: nothing was changed.
-            OutcomeUnknown: the tab was lost during the change.
         """
         return await run_to_completion(self._commit(operations))
 
     async def _commit(self, operations: Sequence[Operation]) -> Applied:
+        # A tab that was lost with the edit may come back after it was made in the file: one cell, one id.
+        operations = [
+            replace(each, content=replace(each.content, id=new_cell_id()))
+            if isinstance(each, Insert) and not each.content.id
+            else each
+            for each in operations
+        ]
         for number in range(self.tries):
             if (applied := await self.attempt(operations, number)) is not None:
                 return applied

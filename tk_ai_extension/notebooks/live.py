@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.errors import InvalidNotebook, TabOffline, ToolError
+from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, LateOutcome, Operation, OutcomeUnknown
+from tk_ai_extension.model.operations import Applied, Operation
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -47,10 +47,6 @@ _READ_ATTEMPTS = 3
 
 _EXACT_ATTEMPTS = 5
 """Number of attempts in which the cells concerned must be unchanged; later only outputs may differ."""
-
-_STALE_WARNING = (
-    "a JupyterLab tab with unsaved changes cannot be reached: this is the last saved version"
-)
 
 _FOREIGN_OUTPUTS = -1
 """An impossible number of outputs: the cell's outputs are not those of the run."""
@@ -94,14 +90,8 @@ class LiveDocument(NotebookDocument):
         return LoadedNotebook(replica.snapshot(self.path), replica.content, replica.raw)
 
     async def read(self) -> Snapshot:
-        """See `NotebookDocument.read`; the last saved version if the tab cannot be reached."""
-        try:
-            return await self._query(
-                self._kept.read, lambda _, replica: replica.snapshot(self.path)
-            )
-        except TabOffline:
-            kept = await self._kept.read()
-            return replace(kept, warnings=(*kept.warnings, _STALE_WARNING))
+        """See `NotebookDocument.read`."""
+        return await self._query(self._kept.read, lambda _, replica: replica.snapshot(self.path))
 
     async def _query(
         self,
@@ -207,8 +197,7 @@ class LiveDocument(NotebookDocument):
         except TabRefused as error:
             if live is None or not await live.stays():
                 raise error.for_callers(self.path) from error
-            # Nothing shows the notebook with the edit.
-            raise live.unknown() from error
+            return Applied(await self._kept.read(), live.edit.changes())
         return Applied(after, edit.changes()) if await live.save() else None
 
     def _relocate_runs(self, live: LiveEdit, after: Snapshot) -> None:
@@ -320,17 +309,20 @@ class LiveEdit:
         for effect in self.edit.effects:
             # The edit says what becomes of the outputs so far; the page saves unless others come.
             self._tab.runs.pop(self.ids[effect.slot], None)
-        try:
+        asked = 0
+
+        async def ask() -> Json:
+            nonlocal asked
+            asked += 1
             answer = await self._tab.ask("apply", **message)
-            self._since = int(answer["version"])
+            # A later answer may include others' changes: the revert must not start from its version.
+            if asked == 1:
+                self._since = int(answer["version"])
             await self._tab.replica.update(self._tab.ask, answer)
-        except TabGone:
-            if not await self._tabs.returns(self._tab):
-                raise
-            # Its id makes the edit idempotent. This answer may include later changes of others: the
-            # revert must not start from its version.
-            answer = await self._tab.ask("apply", **message)
-            await self._tab.replica.update(self._tab.ask, answer)
+            return answer
+
+        # Its id makes the edit idempotent.
+        answer = await self._ask_again(ask)
         if not answer["applied"]:
             self._tab.edits.pop(self._op, None)
         return bool(answer["applied"])
@@ -347,7 +339,7 @@ class LiveEdit:
 
         Raises:
             ToolError: the edit cannot be saved and was reverted.
-            OutcomeUnknown: see `is_in_file`.
+            SaveFailed: see `stays`.
         """
         try:
             if self._tab.shared:
@@ -392,101 +384,40 @@ class LiveEdit:
         """Revert the edit unless its cells were changed since; return whether the notebook has it.
 
         Raises:
-            OutcomeUnknown: see `is_in_file`; or the tab refuses to answer.
+            SaveFailed: The tab does not say.
         """
-        # The revert of an edit that was never applied would change cells.
-        if not await self._is_in_notebook():
-            return False
         effects = [_inverse(effect) for effect in reversed(self.edit.effects)]
         # Cells that were only set may have been moved by others.
         steps = self._steps(effects, (), ordered=any(effect.reorders for effect in effects))
-        message = {"op": self._revert_op, "exact": False, "since": self._since, **steps}
-        with suppress(TabGone, TabRefused):
-            await self._ask_again(partial(self._tab.ask, "apply", **message))
-        return await self._is_in_notebook()
-
-    async def _is_in_notebook(self) -> bool:
+        message = {"op": self._revert_op, "reverts": self._op, "exact": False, **steps}
         try:
-            return await self._ask_again(self._is_in_tab)
+            ask = partial(self._tab.ask, "apply", since=self._since, **message)
+            return bool((await self._ask_again(ask))["stays"])
         except TabGone:
             return await self.is_in_file()
-        except TabRefused:
-            raise self.unknown() from None
-
-    async def _is_in_tab(self) -> bool:
-        """Return whether the tab has applied the edit and has not reverted it."""
-        ops = (self._op, self._revert_op)
-        return [(await self._tab.ask("outcome", op=op))["applied"] for op in ops] == [True, False]
+        except TabRefused as error:
+            raise SaveFailed(
+                f"It is unknown whether {self._kept.path} was changed: its tab does not answer.",
+                hint="Read the notebook before you repeat the call.",
+            ) from error
 
     async def _ask_again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the tab, and once more if it disconnects and returns."""
-        try:
-            return await ask()
-        except TabGone:
-            if not await self._tabs.returns(self._tab):
-                raise
-        return await ask()
-
-    # --- when the tab is lost
+        """Ask the tab, and again each time it disconnects and returns."""
+        while True:
+            try:
+                return await ask()
+            except TabGone:
+                if not await self._tabs.returns(self._tab):
+                    raise
 
     async def is_in_file(self) -> bool:
-        """Return whether the file has the edit of a tab that is gone for good with its unsaved work.
-
-        Raises:
-            OutcomeUnknown: the tab may reconnect with the edit, or the file does not show it.
-        """
-        if self._tabs.is_known(self._tab):
-            raise self.unknown()
+        """Return whether the file has the edit of a tab that is gone."""
         deadline = time.monotonic() + (ROOM_DELAY if self._tab.shared else 0)
-        while True:
-            made = self._is_applied_in(await self._kept.read())
-            if made or time.monotonic() >= deadline:
+        while not (made := self._is_applied_in(await self._kept.read())):
+            if time.monotonic() >= deadline:
                 break
             await asyncio.sleep(0.1)
-        if made is None or (self._tab.shared and not made):
-            # A page that was cut off from its room may still bring the edit.
-            raise self.unknown()
-        return made
-
-    def unknown(self) -> OutcomeUnknown:
-        """Return the error, which is settled as soon as the tab reports the outcome."""
-        error = OutcomeUnknown(
-            f"It is unknown whether {self._kept.path} was changed: the connection to its tab was lost "
-            "during the change, or the tab does not answer.",
-            LateOutcome(),
-            op_id=self._op,
-        )
-        if self._tabs.is_known(self._tab):
-            self._tabs.spawn(self._settle(error), f"outcome of {self._op}")
-        return error
-
-    async def _settle(self, error: OutcomeUnknown) -> None:
-        """Wait for the tab to reconnect, ask for the outcome, and settle the error with it."""
-        made: bool | None = None
-        while await self._tabs.wait_for_return(self._tab, None):
-            with suppress(TabGone):
-                made = await self._is_kept()
-                break
-        if not self._tabs.is_known(self._tab):
-            made = self._is_applied_in(await self._kept.read())
-        if made is not None:
-            await error.outcome.settle(self.edit.changes() if made else None)
-
-    async def _is_kept(self) -> bool | None:
-        """Have the tab save the edit if it has it; return whether it has it, None if it does not answer.
-
-        Raises:
-            TabGone.
-        """
-        made: bool | None = None
-        try:
-            made = await self._is_in_tab()
-            if made:
-                await self._tabs.save(self._tab)
-        except TabRefused as refused:
-            # The tab shows the person that it cannot be saved.
-            _log.warning("%s was not saved: %s", self._kept.path, refused.message)
-        return made
+        return bool(made)
 
     # --- comparisons
 

@@ -18,7 +18,6 @@ from collections.abc import (
     Callable,
     Collection,
     Coroutine,
-    Iterable,
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
@@ -32,7 +31,6 @@ from tk_ai_extension.model.errors import (
     OpenTwice,
     ReadOnly,
     SaveFailed,
-    TabOffline,
     ToolError,
 )
 from tk_ai_extension.model.paths import has_link, open_aliases
@@ -62,12 +60,6 @@ SAVE_DELAY = 0.8
 
 REFRESH_WAIT = 2.0
 """Maximum seconds to wait for tabs to read a file that was written; everything is saved by then."""
-
-KEEP_LOST = 24 * 3600.0
-"""Seconds for which a notebook waits for a lost tab with unsaved changes."""
-
-MAX_LOST = 20
-"""Maximum number of lost pages of a user; the oldest is dropped first."""
 
 MAX_PAGES = 100
 """Maximum number of connected pages of a user."""
@@ -260,8 +252,7 @@ class Page:
         tabs: Its notebooks.
         connection: Its WebSocket; None while it is disconnected.
         away_since: When its connection was lost, on the monotonic clock.
-        is_lost: Whether it has not reconnected in time.
-        timer: Ends the grace period, then the wait for a lost page.
+        timer: Ends the grace period.
         acknowledged: Number of the last question that it had received by its last report.
         has_listed: Whether it has sent a list on this connection.
         numbers: Numbers for questions.
@@ -273,7 +264,7 @@ class Page:
         self.tabs: list[Tab] = []
         self.connection: PageConnection | None = None
         self.away_since = 0.0
-        self.is_lost = self.has_listed = False
+        self.has_listed = False
         self.timer: asyncio.TimerHandle | None = None
         self.acknowledged = 0
         self.numbers = itertools.count(1)
@@ -403,7 +394,7 @@ class Pages:
             page = self._pages[user, client] = Page(user, client)
         page.stop_timer()
         page.drop()  # It has reconnected: its former connection is dead.
-        page.connection, page.is_lost, page.has_listed = connection, False, False
+        page.connection, page.has_listed = connection, False
         return page
 
     def disconnect(self, page: Page, connection: PageConnection, *, left: bool) -> None:
@@ -420,23 +411,8 @@ class Pages:
         if left:
             self._forget(page)
             return
-        page.timer = asyncio.get_running_loop().call_later(GRACE, self._on_grace_over, page)
+        page.timer = asyncio.get_running_loop().call_later(GRACE, self._forget, page)
         self._notify(page.paths)
-
-    def _on_grace_over(self, page: Page) -> None:
-        """Release the notebooks without unsaved changes of a page that has not reconnected in time."""
-        page.is_lost, paths = True, page.paths
-        page.set_tabs([tab for tab in page.tabs if tab.dirty])
-        if page.tabs:
-            # A page that never reconnects would block the notebook for everybody.
-            page.timer = asyncio.get_running_loop().call_later(KEEP_LOST, self._forget, page)
-            for former in sorted(self._lost(page.user), key=lambda each: each.away_since)[
-                :-MAX_LOST
-            ]:
-                self._forget(former)
-        else:
-            self._forget(page)
-        self._notify(paths)
 
     def _forget(self, page: Page) -> None:
         page.stop_timer()
@@ -499,37 +475,9 @@ class Pages:
                 tab.changed_by = 0
         page.set_tabs(tabs)
         page.has_listed = True
-        self._release(page.paths, [each for each in self._pages.values() if each.is_lost])
         page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
         now = {tab.state for tab in tabs}
         self._notify({path for _, path, *_ in before ^ now})
-
-    # --- lost pages
-
-    def _lost(self, user: str) -> list[Page]:
-        """Return the pages of a user that have not reconnected in time."""
-        return [page for page in self._pages.values() if page.is_lost and page.user == user]
-
-    def _release(self, paths: Collection[str], pages: Iterable[Page]) -> None:
-        """Forget notebooks of lost pages, which were opened again or discarded."""
-        for page in pages:
-            page.set_tabs([tab for tab in page.tabs if tab.path not in paths])
-            if not page.tabs:
-                self._forget(page)
-
-    def disconnected(self, user: str) -> dict[str, float]:
-        """Return the notebooks that wait for disconnected tabs of a user, with the seconds since then."""
-        now = time.monotonic()
-        pages = sorted(self._lost(user), key=lambda page: -page.away_since)
-        return {tab.path: now - page.away_since for page in pages for tab in page.tabs}
-
-    def discard(self, user: str, path: str) -> bool:
-        """Discard the unsaved changes of a user's disconnected tabs; return whether there were any."""
-        if path not in self.disconnected(user):
-            return False
-        self._release({path}, self._lost(user))
-        self._notify({path})
-        return True
 
     # --- tabs
 
@@ -548,7 +496,6 @@ class Pages:
 
         Raises:
             OpenTwice: two tabs have unsaved changes.
-            TabOffline: a tab with unsaved changes has not reconnected.
         """
         while True:
             there = [tab for tab in self.present(path) if tab.is_named]
@@ -569,40 +516,19 @@ class Pages:
                 renamed = max(tab.notebook.renamed_at for tab in tabs)
                 await self._wait_for_change(renamed + GRACE - time.monotonic())
                 continue
-            # A little longer than `_on_grace_over` takes.
+            # A little longer than the grace period, after which there are none.
             since = max(tab.page.away_since for tab in tabs)
-            if not await self._wait_for_change(
-                since + GRACE * 1.1 - time.monotonic()
-            ) and self._with(path):
-                raise TabOffline(
-                    f"A tab with unsaved changes of {tabs[0].path} was lost {_age(since)} ago "
-                    "and cannot be reached."
-                )
+            await self._wait_for_change(since + GRACE * 1.1 - time.monotonic())
 
     async def returns(self, tab: Tab) -> bool:
         """Wait for a tab that disconnected during a request; return False if it does not reconnect."""
-        return await self.wait_for_return(tab, GRACE)
-
-    async def wait_for_return(self, tab: Tab, seconds: float | None) -> bool:
-        """Wait until a tab reconnects; return False if it is gone for good or time is up.
-
-        Args:
-            tab: The tab.
-            seconds: Seconds to wait at most, None for no limit.
-        """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while self.is_known(tab):
+        deadline = time.monotonic() + GRACE
+        while tab in self._tabs():
             if tab.page.connection is not None and tab.page.has_listed:
                 return True
-            if not await self._wait_for_change(
-                None if deadline is None else deadline - time.monotonic()
-            ):
+            if not await self._wait_for_change(deadline - time.monotonic()):
                 return False
         return False
-
-    def is_known(self, tab: Tab) -> bool:
-        """Return whether a tab is connected or may reconnect with the same content."""
-        return tab in self._tabs()
 
     def subscribe(self, opened: Callable[[str], None]) -> None:
         """Call a function with a notebook's path when another tab, or none, may hold it."""
@@ -770,9 +696,3 @@ async def _refresh(tab: Tab) -> None:
 def _now() -> int:
     """Return the time in milliseconds, by which a page recognises what comes late."""
     return round(time.time() * 1000)
-
-
-def _age(since: float) -> str:
-    """Format the time since a moment of the monotonic clock."""
-    seconds = round(time.monotonic() - since)
-    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} minutes"

@@ -378,20 +378,6 @@ class UndoneChanges(TypedDict):
     missing: list[int]
 
 
-class DisconnectedTab(TypedDict):
-    """A notebook that waits for a disconnected tab with unsaved changes.
-
-    Attributes:
-        seconds: Seconds since the tab was disconnected.
-    """
-
-    notebook: str
-    seconds: float
-
-
-DisconnectedTabList = TypedDict("DisconnectedTabList", {"disconnected": list[DisconnectedTab]})
-DiscardedTab = TypedDict("DiscardedTab", {"discarded": str})
-
 # --- streams: the kind tells the events apart
 
 

@@ -16,7 +16,6 @@ from tk_ai_extension.model.operations import (
     Change,
     Insert,
     Operation,
-    OutcomeUnknown,
     Replace,
 )
 from tk_ai_extension.notebooks.base import NotebookDocument
@@ -189,11 +188,6 @@ async def apply(
             else "",
         )
 
-    async def settled(changes: Sequence[Change] | None) -> None:
-        """Record the outcome of a change that was unknown when the call returned."""
-        if changes is not None:
-            await write(changes)
-
     if not operations:
         # Changes that cancel out are undone by none.
         entry = await write(()) if undone else 0
@@ -201,11 +195,7 @@ async def apply(
 
     async def commit() -> JournaledEdit:
         await workspace.journal.open()
-        try:
-            applied = await document.apply(operations)
-        except OutcomeUnknown as error:
-            await error.outcome.record(settled)
-            raise
+        applied = await document.apply(operations)
         entry = await record(workspace, caller, write(applied.changes))
         journalled = JournaledEdit(applied.snapshot, applied.changes, entry)
         cells = (change.cell for change in applied.changes)

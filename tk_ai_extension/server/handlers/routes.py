@@ -45,7 +45,6 @@ from tk_ai_extension.server.handlers.rest import (
     ToolHandler,
     ToolsHandler,
 )
-from tk_ai_extension.server.handlers.tabs import DisconnectedTabsHandler
 
 ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/mcp", McpHandler),
@@ -76,7 +75,6 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
     (r"api/tk-ai/changes", ChangesHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
-    (r"api/tk-ai/tabs/disconnected", DisconnectedTabsHandler),
     (r"api/tk-ai/variables/([^/]+)", VariableHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/approvals", StandingHandler),

@@ -11,22 +11,19 @@ from jupyter_core.utils import ensure_async
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached
 from tk_ai_extension.notebooks.pages import MAX_NAME, Page, Pages
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,
     SETTINGS_KEY,
     RouteError,
-    TkAIHandler,
     TypedErrorHandler,
     is_origin_allowed,
 )
-from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.json_values import Json
-    from tk_ai_extension.server.models import DiscardedTab, DisconnectedTab, DisconnectedTabList
     from tk_ai_extension.server.page_channels import PageChannel, PageChannels
     from tk_ai_extension.server.services import Services
 
@@ -214,37 +211,6 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
     async def _may(self, action: str) -> bool:
         user = self.current_user
         return await ensure_async(self.authorizer.is_authorized(self, user, action, RESOURCE))
-
-
-class DisconnectedTabsHandler(TkAIHandler):
-    """Notebooks that wait for disconnected tabs with unsaved changes."""
-
-    @operation("read", "list_disconnected_tabs")
-    async def get(self) -> DisconnectedTabList:
-        """List your notebooks that wait for disconnected tabs with unsaved changes."""
-        return {"disconnected": self._waiting()}
-
-    @operation("write", "discard_disconnected_tab", NOTEBOOK)
-    async def delete(self) -> DiscardedTab:
-        """Discard the unsaved changes of your disconnected tabs of a notebook; use its file again."""
-        return {"discarded": await self._discard()}
-
-    def _waiting(self) -> list[DisconnectedTab]:
-        found = cast("Pages", self.settings[TABS_KEY]).disconnected(username(self)).items()
-        return [{"notebook": path, "seconds": round(age, 1)} for path, age in sorted(found)]
-
-    async def _discard(self) -> str:
-        named = self.get_query_argument("notebook", "")
-        if not named:
-            raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
-        await self.services.ready()
-        path = self.services.workspace.contain(named)
-        if not cast("Pages", self.settings[TABS_KEY]).discard(username(self), path):
-            raise NotebookNotFound(
-                f"You have no disconnected tab with unsaved changes of {path}.",
-                hint="GET this route lists your disconnected tabs.",
-            )
-        return path
 
 
 SOCKETS: tuple[tuple[str, type[TabsHandler]], ...] = ((r"api/tk-ai/tabs", TabsHandler),)
