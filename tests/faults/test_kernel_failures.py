@@ -49,9 +49,8 @@ async def started(harness, source):
     result = await run(harness, source, wait=0)
     execution = harness.workspace.executions.get(harness.caller, result.execution_id)
     async with asyncio.timeout(20):
-        async for event in execution.events_after():
-            if event.kind == "outputs":
-                break
+        while not execution.steps[0].outputs:
+            await execution.changed(execution.version, None)
     return result
 
 

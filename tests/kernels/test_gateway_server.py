@@ -82,12 +82,9 @@ async def test_the_tools_work_in_kernels_of_a_gateway(
     assert "behind a gateway cannot call tools" in str(python["runs"])
 
     running = await person.call("execute_cell", cell=1, wait=0)
-    async with httpx2.AsyncClient(base_url=server.url, headers=server.headers, timeout=60) as http:
-        path = f"api/tk-ai/executions/{running['execution_id']}"
-        async with http.stream("GET", path) as events:
-            async for line in events.aiter_lines():
-                if "waiting" in line:
-                    break
+    waited = {"execution_id": running["execution_id"], "wait": 0.2}
+    while "waiting" not in str(await person.call("wait_execution", **waited)):
+        continue
     await proxy.cut()
     lost = await person.call("wait_execution", execution_id=running["execution_id"])
     assert lost["status"] == "connection_lost"

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import httpx2
 import jsonschema
 import nbformat
 import pytest
 
 from tests.server.conftest import Ask, Call
+from tests.server.test_event_channel import OpenPage, open_page
+
+__all__ = ["open_page"]
 
 PATH = "api/tk-ai/changes"
-Event = tuple[str, dict[str, Any]]
 
 
 class Person:
@@ -45,24 +44,6 @@ class Person:
     async def undo(self, **body: Any) -> tuple[int, Any]:
         response = await self._ask("POST", f"{PATH}/undo", body, **self._headers)
         return response.code, json.loads(response.body)
-
-    @asynccontextmanager
-    async def watching(self, notebook: str) -> AsyncGenerator[AsyncIterator[Event]]:
-        headers = {**self._headers, "Accept": "text/event-stream"}
-        async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
-            address = f"{self._address}{PATH}?notebook={notebook}"
-            async with http.stream("GET", address) as response:
-                assert response.status_code == 200
-                yield _events(response)
-
-
-async def _events(response: httpx2.Response) -> AsyncIterator[Event]:
-    kind = ""
-    async for line in response.aiter_lines():
-        if line.startswith("event: "):
-            kind = line.removeprefix("event: ")
-        if line.startswith("data: "):
-            yield kind, json.loads(line.removeprefix("data: "))
 
 
 @pytest.fixture
@@ -103,20 +84,21 @@ async def test_a_change_is_reported_with_who_and_when_and_the_diff(
 
 @pytest.mark.proves("ext:rtc")
 async def test_a_follower_is_notified_of_changes_and_runs_as_they_happen(
-    person: Person, call: Call, notebook: str
+    person: Person, call: Call, notebook: str, open_page: OpenPage
 ) -> None:
-    async with person.watching(notebook) as events:
-        await change(call, notebook, "1 / 2")
-        kind, event = await anext(events)
-        assert (kind, event["kind"], event["cells"]) == ("changed", "changed", ["fails000"])
-        assert event["entry"] == (await person.changes(notebook))[0]["entry"]
-        await call("execute_cell", notebook=notebook, cell="fails000")
-        running, ran = await anext(events), await anext(events)
-        assert [running[0], ran[0]] == ["running", "ran"]
-        assert ran[1]["cells"] == ["fails000"]
-        assert ran[1]["status"] == "ok"
-        await person.undo(notebook=notebook, entries={event["entry"]: ["fails000"]})
-        assert (await anext(events))[0] == "taken_back"
+    page = await open_page("page")
+    number = await page.subscribe(changes=notebook)
+    events = (each["event"] async for each in page.messages(number) if "event" in each)
+    await change(call, notebook, "1 / 2")
+    event = await anext(events)
+    assert (event["kind"], event["cells"]) == ("changed", ["fails000"])
+    assert event["entry"] == (await person.changes(notebook))[0]["entry"]
+    await call("execute_cell", notebook=notebook, cell="fails000")
+    running, ran = await anext(events), await anext(events)
+    assert [running["kind"], ran["kind"]] == ["running", "ran"]
+    assert (ran["cells"], ran["status"]) == (["fails000"], "ok")
+    await person.undo(notebook=notebook, entries={event["entry"]: ["fails000"]})
+    assert (await anext(events))["kind"] == "taken_back"
 
 
 async def test_one_cell_of_what_an_agent_did_is_taken_back_and_the_rest_stays(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ import pytest
 
 from tests.bad_input import BAD_CALLS, contents, prepare
 from tests.cases import Cases
-from tests.server.conftest import Ask, Call, Event
+from tests.server.conftest import Ask, Call
 from tk_ai_extension._version import __version__
 
 DEADLINE = 60
@@ -150,120 +147,6 @@ async def test_an_unknown_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[
                 response = await ask(method, path, **jp_auth_header)
                 assert response.code == 404
                 assert json.loads(response.body)["error"]["code"] == "not_found"
-
-
-# -- executions
-
-
-class Stream:
-    """Server-sent events, as a client that can be cut off reads them."""
-
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
-        self.last = "0"
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        fields: dict[str, str] = {}
-        while line := (await self._reader.readline()).decode().rstrip("\n"):
-            name, _, value = line.partition(": ")
-            fields[name] = value
-            if name == "data":
-                self.last = fields["id"]
-                yield fields["id"], fields["event"], json.loads(value)
-                await self._reader.readline()
-
-
-@pytest.fixture
-def follow(jp_base_url: str, jp_http_port: int, jp_auth_header: dict[str, str]) -> Any:
-    @asynccontextmanager
-    async def connected(execution_id: str, last: str | None = None) -> AsyncGenerator[Stream]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", jp_http_port)
-        headers = {"Host": f"127.0.0.1:{jp_http_port}", "Connection": "close", **jp_auth_header}
-        if last is not None:
-            headers["Last-Event-ID"] = last
-        request = [f"GET {jp_base_url}api/tk-ai/executions/{execution_id} HTTP/1.0"]
-        request += [f"{name}: {value}" for name, value in headers.items()]
-        writer.write("\r\n".join([*request, "", ""]).encode())
-        status = await reader.readline()
-        assert b" 200 " in status, status
-        await reader.readuntil(b"\r\n\r\n")
-        yield Stream(reader)
-        writer.close()
-
-    return connected
-
-
-def _text(events: list[Event]) -> str:
-    """The stream output of the events."""
-    text = ""
-    for _, kind, data in events:
-        if kind == "output" and "text" in data:
-            assert data["start"] == len(text)
-            text += data["text"]
-        elif kind == "output" and data.get("cut"):
-            text = text[: data["start"]] if data["index"] == 0 else text
-    return text
-
-
-@pytest.mark.proves("rest:chat", "out:stream")
-async def test_an_execution_streams_its_events_and_resumes_where_the_connection_was_lost(
-    call: Call, follow: Any, notebook: str, jp_root_dir: Any
-) -> None:
-    code = (
-        "import time, os\n"
-        "for i in range(40):\n    print('line', i, flush=True); time.sleep(0.02)\n"
-        "while not os.path.exists('go'): time.sleep(0.02)\n"
-        "print('end')"
-    )
-    async with asyncio.timeout(DEADLINE):
-        _, started = await call("execute_ipython", notebook=notebook, code=code, wait=0)
-        execution_id = started["execution_id"]
-        seen: list[Event] = []
-        async with follow(execution_id) as stream:
-            async for event in stream:
-                seen.append(event)
-                if "line 5\n" in _text(seen):
-                    break
-            last = stream.last
-        (jp_root_dir / "go").touch()
-        async with follow(execution_id, last) as stream:
-            rest = [event async for event in stream]
-    assert _text([*seen, *rest]) == "".join(f"line {i}\n" for i in range(40)) + "end\n"
-    assert not {event[0] for event in seen} & {event[0] for event in rest}
-    assert rest[-1][1:] == ("done", {"status": "ok"})
-
-
-@pytest.mark.proves("rest:chat", "exec:display-update")
-async def test_overwritten_output_is_truncated_and_sent_again(
-    call: Call, follow: Any, notebook: str
-) -> None:
-    code = (
-        "from IPython.display import clear_output, display\n"
-        "print('gone'); clear_output()\n"
-        "handle = display('first', display_id=True); print('after')\n"
-        "handle.update('second')"
-    )
-    async with asyncio.timeout(DEADLINE):
-        _, ran = await call("execute_ipython", notebook=notebook, code=code)
-        outputs: list[Any] = []
-        async with follow(ran["execution_id"]) as stream:
-            async for _, kind, data in stream:
-                if kind == "output" and data.get("cut"):
-                    del outputs[data["index"] + (data["start"] > 0) :]
-                elif kind == "output":
-                    del outputs[data["index"] :]
-                    outputs.append(data.get("text") or data["output"]["data"]["text/plain"])
-    assert outputs == ["'second'", "after\n"]
-
-
-async def test_an_execution_that_is_over_is_sent_whole(
-    call: Call, follow: Any, notebook: str
-) -> None:
-    _, ran = await call("execute_cell", notebook=notebook, cell="prints00")
-    async with asyncio.timeout(DEADLINE), follow(ran["execution_id"]) as stream:
-        events = [event async for event in stream]
-    assert _text(events) == "line 0\nline 1\nline 2\n"
-    assert events[-1][1] == "done"
 
 
 # -- artifacts

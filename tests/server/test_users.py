@@ -102,9 +102,7 @@ async def test_anothers_execution_does_not_exist(ada: Client, bob: Client, noteb
     assert (await ada.call("wait_execution", execution_id=execution_id))[0] == 200
     status, error = await bob.call("wait_execution", execution_id=execution_id)
     assert (status, error["error"]["code"]) == (404, "not_found")
-    status, error = await bob.get(f"executions/{execution_id}")
-    assert (status, error["error"]["code"]) == (404, "not_found")
-    never = await bob.get("executions/0123456789")
+    never = await bob.call("wait_execution", execution_id="0123456789")
     assert (
         never[1]["error"]["message"].replace("0123456789", execution_id)
         == error["error"]["message"]

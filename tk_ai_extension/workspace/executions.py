@@ -393,7 +393,7 @@ class Executions:
                 logger.exception("The end of run %s failed", run.id)
                 _warn(run, f"The end of this run failed: {str(failure) or type(failure).__name__}")
         self._keep(run)
-        run.record("done", {"status": run.outcome})
+        run.record(done=True)
         if entry is not None:
             await self._journal.end_run(entry, _summary(run))
 
@@ -442,7 +442,7 @@ class Executions:
             if not await supervisor.after_step(run, step) or run.cancelled:
                 return True
             step.run_again()
-            run.record("outputs", {"cell": step.cell, "count": 0, "rewritten": 0})
+            run.record()
 
     async def _end_supervision(self, run: Run, supervisor: RunSupervisor) -> None:
         """Notify the supervisor that the run has ended."""
@@ -528,7 +528,7 @@ class Executions:
 
     async def _execute(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         step.status = "running"
-        run.record("started", {"cell": step.cell})
+        run.record()
         try:
             self._activity.publish(run.notebook, run.caller, "running", [step.cell])
             await self._run_code(run, step, writer)
@@ -538,7 +538,7 @@ class Executions:
         if step.execution is None:
             raise ToolError("The executor ended without a result.")
         step.status = step.execution.status
-        run.record("ended", {"cell": step.cell, "status": step.status})
+        run.record()
 
     async def _run_code(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         run.request = ExecutionRequest(step.code, timeout=run.timeout)
@@ -577,17 +577,15 @@ class Executions:
                     self._start_interrupt(run)
                 await self._begin(run, step, writer)
             case OutputsChanged(changes):
-                applied = [step.outputs.apply(change) for change in changes]
-                places = [place for place in applied if place is not None]
+                for change in changes:
+                    step.outputs.apply(change)
                 if writer is not None:
                     await _written(step, writer.write(changes))
-                rewritten = {"rewritten": min(places)} if places else {}
-                count = len(step.outputs)
-                run.record("outputs", {"cell": step.cell, "count": count, **rewritten})
+                run.record()
             case StatusEvent():
                 step.add_status(event)
-            case InputRequested(prompt):
-                run.record("input", {"cell": step.cell, "prompt": prompt})
+            case InputRequested():
+                run.record()
             case Execution():
                 interrupted = run.cancelled and event.status == "error"
                 step.execution = replace(event, status="interrupted") if interrupted else event

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -14,7 +14,6 @@ from typing import Literal, Protocol
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import LimitReached, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, RunStatus, StatusEvent
-from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, json_size
 from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
@@ -124,9 +123,6 @@ class FairQueue:
 OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
 """Opens the notebook at a path: `NotebookRouter.open`."""
 
-MAX_EVENTS = 2_000
-"""Maximum events of an execution that are kept for replay. A reset replaces older ones."""
-
 MAX_STATUSES = 1_000
 """Maximum status events of a step that are kept; the newest stay."""
 MAX_STATUS_SIZE = 4_000_000
@@ -235,15 +231,6 @@ class RunReport(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """One event of a run, numbered from 1: started, outputs, input, ended, done; or a reset."""
-
-    id: int
-    kind: str
-    data: Json
-
-
 class Run:
     """One or more cells in order, or scratch code, that a kernel executes.
 
@@ -305,7 +292,6 @@ class Run:
         """What its task does: records its start, runs the steps, or ends it."""
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
-        self._events: deque[RunEvent] = deque(maxlen=MAX_EVENTS)
 
     @property
     def path(self) -> str | None:
@@ -363,35 +349,15 @@ class Run:
                 return False
         return True
 
-    def record(self, kind: str, data: Json) -> None:
-        """Record an event and wake the waiters."""
+    def record(self, *, done: bool = False) -> None:
+        """Record a change and wake the waiters."""
         self.version += 1
-        self._events.append(RunEvent(self.version, kind, data))
-        if kind == "done":
+        if done:
             self.done = True
             self._ended.set()
         # Those that wait now are woken; later ones wait for the next event.
         self._changed.set()
         self._changed.clear()
-
-    async def events_after(self, last: int = 0) -> AsyncIterator[RunEvent]:
-        """Yield the events after number ``last``, then new ones, until the run is done.
-
-        If events in between were dropped, the first event is a ``reset``: outputs that were shown
-        may have been overwritten.
-        """
-        while True:
-            kept = list(self._events)
-            if kept and kept[0].id > last + 1:
-                last = kept[-1].id
-                yield RunEvent(last, "reset", {})
-            for event in kept:
-                if event.id > last:
-                    last = event.id
-                    yield event
-            if self.done and self.version <= last:
-                return
-            await self.changed(last, None)
 
 
 class RunSupervisor(Protocol):

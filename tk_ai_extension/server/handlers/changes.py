@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation, query
-from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
         UndoChanges,
         UndoneChanges,
     )
-    from tk_ai_extension.workspace.activity import Activity
     from tk_ai_extension.workspace.journal import JournalEntry
 
 MAX_CHANGES = 100
@@ -38,21 +34,17 @@ _BEFORE = query(
 )
 
 
-class ChangesHandler(StreamingHandler):
-    """The changes to a notebook that were not undone, and its activity."""
+class ChangesHandler(TkAIHandler):
+    """The changes to a notebook that were not undone."""
 
-    @operation("read", "list_changes", NOTEBOOK, _BEFORE, streams="Activity")
-    async def get(self) -> ChangeList | None:
+    @operation("read", "list_changes", NOTEBOOK, _BEFORE)
+    async def get(self) -> ChangeList:
         """List what was changed in a notebook through tools and stands, the newest first.
 
         If there are ``more``, ``?before=`` the last entry has the next ones.
-        As server-sent events: running executions, then new activity.
         """
         path = await _notebook(self, self.get_query_argument("notebook", None))
         workspace = self.services.workspace
-        if self.accepts_events():
-            await self.stream(_frames(workspace.activity.follow(workspace.by_path.at(path))))
-            return None
         user = username(self)
         before = self.get_query_argument("before", None)
         if before is not None and _NUMBER.fullmatch(before) is None:
@@ -130,8 +122,3 @@ def _cell(change: Change) -> ChangedCell:
         "diff": diff[:MAX_DIFF],
         "truncated": len(diff) > MAX_DIFF,
     }
-
-
-async def _frames(activities: AsyncIterator[Activity]) -> AsyncIterator[str]:
-    async for activity in activities:
-        yield f"event: {activity.kind}\ndata: {json.dumps(asdict(activity))}\n\n"

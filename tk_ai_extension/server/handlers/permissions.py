@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.operations import operation
-from tk_ai_extension.server.handlers.streaming import StreamingHandler
 from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
@@ -19,23 +16,16 @@ if TYPE_CHECKING:
         PermissionList,
         StandingList,
     )
-    from tk_ai_extension.workspace.permission_requests import PermissionEvent
 
 
-class PermissionsHandler(StreamingHandler):
-    """Pending permission requests and their events."""
+class PermissionsHandler(TkAIHandler):
+    """Pending permission requests."""
 
-    @operation("read", "list_permissions", streams="PermissionEvent")
-    async def get(self) -> PermissionList | None:
-        """List pending permission requests with their proposals, oldest first.
-
-        As server-sent events: first `waiting` with that list, then `asked` and `settled`.
-        """
+    @operation("read", "list_permissions")
+    async def get(self) -> PermissionList:
+        """List pending permission requests with their proposals, oldest first."""
         await self.services.ready()
         policy, user = self.services.workspace.policy, username(self)
-        if self.accepts_events():
-            await self.stream(_frames(policy.follow(user)))
-            return None
         pending = [request.as_dict() for request in policy.pending(user)]
         return {"permissions": cast("list[PermissionInfo]", pending)}
 
@@ -75,8 +65,3 @@ class StandingApprovalHandler(TkAIHandler):
         standing, user = self.services.workspace.policy.standing, username(self)
         standing.remove(user, approval_id)
         return {"approvals": standing.list(user)}
-
-
-async def _frames(events: AsyncIterator[PermissionEvent]) -> AsyncIterator[str]:
-    async for event in events:
-        yield f"event: {event.kind}\ndata: {json.dumps(event.as_dict())}\n\n"

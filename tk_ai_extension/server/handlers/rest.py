@@ -1,10 +1,9 @@
-"""The tools for programs: ``health``, ``tools``, ``executions``, ``artifacts``, ``openapi.json``."""
+"""The tools for programs: ``health``, ``tools``, ``artifacts``, ``openapi.json``."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from tornado.iostream import StreamClosedError
@@ -13,13 +12,11 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.handlers.handler import Action, TkAIHandler, allowed
-from tk_ai_extension.server.handlers.operations import TOOLSETS, last_event_id, operation
+from tk_ai_extension.server.handlers.operations import TOOLSETS, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.execution_events import Position
     from tk_ai_extension.server.models import ErrorInfo, Health, Saved, SaveRequest, ToolList
-    from tk_ai_extension.workspace.runs import Run
     from tk_ai_extension.workspace.workspace import Workspace
 
 FEATURES = ("call_mode",)
@@ -32,11 +29,6 @@ PIECE = 1 << 16
 
 HEALTH = 5.0
 """Timeout of the checks of ``health``, in seconds."""
-
-
-_EVENT_ID = last_event_id(
-    "Resumes after the event with this id", "^([0-9]+(-[0-9]+-[0-9]+-[0-9]+)?)?$"
-)
 
 
 class HealthHandler(TkAIHandler):
@@ -156,27 +148,6 @@ class SaveHandler(TkAIHandler):
         document = await workspace.store.open(path)
         await document.flush()
         return {"notebook": path, "revision": (await document.read()).revision}
-
-
-class ExecutionHandler(StreamingHandler):
-    """Event stream of one execution."""
-
-    @operation("read", "follow_execution", _EVENT_ID, streams="ExecutionEvent")
-    async def get(self, execution_id: str) -> None:
-        """Stream the events of an execution, from the first or after ``Last-Event-ID``."""
-        await self.services.ready()
-        from tk_ai_extension.server.execution_events import Position
-
-        run = self.services.workspace.executions.get(self.caller, execution_id)
-        position = Position.parse(self.request.headers.get("Last-Event-ID") or "0", run)
-        await self.stream(_frames(run, position))
-
-
-async def _frames(run: Run, position: Position) -> AsyncIterator[str]:
-    """Yield a run's events after a position as frames of a stream."""
-    async for event in run.events_after(position.event):
-        for kind, data in position.follow(run, event):
-            yield f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
 
 
 class ArtifactHandler(StreamingHandler):

@@ -38,7 +38,6 @@ from tk_ai_extension.server.handlers.permissions import (
 )
 from tk_ai_extension.server.handlers.rest import (
     ArtifactHandler,
-    ExecutionHandler,
     HealthHandler,
     OpenAPIHandler,
     SaveHandler,
@@ -71,7 +70,6 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/tools", ToolsHandler),
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),
     (r"api/tk-ai/save", SaveHandler),
-    (r"api/tk-ai/executions/([^/]+)", ExecutionHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
     (r"api/tk-ai/changes", ChangesHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
