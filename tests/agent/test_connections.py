@@ -54,9 +54,9 @@ def models(
     root.mkdir(exist_ok=True)
     return ClaudeModels(
         settings or ProviderSettings(),
-        lambda: environment or {},
         root,
         ConnectionStore(of_user / FILE),
+        environment or {},
     )
 
 

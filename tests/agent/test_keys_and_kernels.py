@@ -11,7 +11,6 @@ from tk_ai_extension.agent.acp.commands import KNOWN, PROVIDERS
 from tk_ai_extension.agent.claude.providers import CREDENTIALS, DIRECT
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.model.agent_variables import FOR_CHATS
 
 NOTEBOOKS_OWN = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 """Credentials of the table of providers that a data scientist's own code needs as well."""
@@ -31,7 +30,7 @@ def in_kernel(monkeypatch: pytest.MonkeyPatch, *names: str) -> set[str]:
 def test_a_key_that_only_a_model_takes_reaches_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     of_claude = [pattern.replace("*", "ANY_KEY") for pattern in DIRECT]
     credentials = (name for group in CREDENTIALS for name in group)
-    names = {*credentials, *FOR_CHATS, *of_claude, "ANTHROPIC_FOUNDRY_API_KEY"}
+    names = {*credentials, *of_claude, "ANTHROPIC_FOUNDRY_API_KEY"}
     assert in_kernel(monkeypatch, *names) == NOTEBOOKS_OWN
 
 

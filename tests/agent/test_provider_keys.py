@@ -50,7 +50,7 @@ async def talking(
         settings = ProviderSettings(
             base_url=model.url, provider="anthropic", model=MODEL, secrets_file=".secrets.env"
         )
-        models = ClaudeModels(settings, dict, harness.root)
+        models = ClaudeModels(settings, harness.root, environment={})
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,

@@ -41,7 +41,7 @@ def in_project(
     (folder / name).chmod(0o600)
     settings = ProviderSettings(secrets_file=name)
     store = ConnectionStore(folder.parent / f"{folder.name}-user" / FILE)
-    return ClaudeModels(settings, lambda: environment or {}, folder, store)
+    return ClaudeModels(settings, folder, store, environment or {})
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_only_keys_are_taken_from_a_file_that_the_settings_name(tmp_path: 
     (tmp_path / ".secrets.env").write_text(text, encoding="utf-8")
     (tmp_path / ".secrets.env").chmod(0o600)
     store = ConnectionStore(tmp_path / FILE)
-    unnamed = ClaudeModels(ProviderSettings(), dict, tmp_path, store)
+    unnamed = ClaudeModels(ProviderSettings(), tmp_path, store, {})
     assert (await unnamed.provider()).name == "tour"
 
 

@@ -28,7 +28,7 @@ from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
 
 @pytest.fixture
 def models(tmp_path: Path) -> ClaudeModels:
-    return ClaudeModels(ProviderSettings(secrets_file=".secrets.env"), dict, tmp_path)
+    return ClaudeModels(ProviderSettings(secrets_file=".secrets.env"), tmp_path, environment={})
 
 
 @pytest.fixture

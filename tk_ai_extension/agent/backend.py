@@ -255,7 +255,7 @@ class AgentBackend(Protocol):
     async def provider(self) -> ModelProvider:
         """Return the provider of the model, as configured now.
 
-        Called when a message is sent and before each turn, in the sender's context (`contextvars`).
+        Called when a message is sent and before each turn.
 
         Raises:
             NoModel: No model is connected.

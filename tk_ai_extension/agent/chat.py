@@ -492,7 +492,7 @@ class LiveChat:
         """Return the agent, started if there is none or if the provider or the history has changed."""
         services = self._services
         backend = services.agent_of(turn.message.model)
-        provider = await asyncio.create_task(_provider(backend), context=turn.context)
+        provider = await backend.provider()
         servers = await services.setup.servers.enabled(self.user)
         await self.log.save()
         is_stale = await services.store.is_stale(self.id)
@@ -608,10 +608,6 @@ class LiveChat:
         found = self._services.workspace.turns.turn_of(token, self.user)
         assert isinstance(found, Turn)
         return found
-
-
-async def _provider(backend: AgentBackend) -> ModelProvider:
-    return await backend.provider()
 
 
 async def _closed(

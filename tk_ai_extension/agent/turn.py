@@ -14,7 +14,6 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
@@ -127,8 +126,6 @@ class Turn:
         log: The event log.
         text: The agent's text since its last call.
         is_stopped: Whether it was stopped.
-        context: The sender's context variables, which select the provider, even
-            if the message was queued.
         ended: Set with its end: no event follows it.
         active: When a call ended last, on the event loop's clock.
     """
@@ -141,7 +138,6 @@ class Turn:
     log: ChatLog
     text: str = ""
     is_stopped: bool = False
-    context: Context = field(default_factory=copy_context)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     active: float = 0.0
     why_stopped: str = "The turn ended before this call did."

@@ -19,13 +19,3 @@ the tokens with which code could call the server as its user and answer its own 
 (``JPY_API_TOKEN`` is the Hub's token, by the name of old versions; ``JUPYTERHUB_API_TOKEN`` stays for
 notebooks that call the Hub.) Keys of providers that notebooks use as well, such as ``OPENAI_API_KEY`` and
 AWS's credentials, stay: ``kernel_env_exclude`` removes them."""
-
-FOR_CHATS = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_MODEL",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-)
-"""Variables that `nb chat` passes from its environment to the project's server, which passes them only
-to the agent's process."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
-from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,28 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.agent.claude.models import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.model.agent_variables import FOR_CHATS
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo, NewConnection
+    from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
     from tk_ai_extension.server.settings import ExtensionSettings
-
-
-named_models: ContextVar[Mapping[str, str]] = ContextVar("models of a command", default={})  # noqa: B039
-"""Variables of a command's environment that concern models; they override the server's.
-
-A context variable, since several commands can chat at the same time.
-"""
-
-
-def environment() -> Mapping[str, str]:
-    """Return the server's environment with a command's variables for models.
-
-    A command's variables replace all of the server's for models: a key of one must not be sent to an
-    address of the other.
-    """
-    named = named_models.get()
-    return {**{n: v for n, v in os.environ.items() if not (named and n in FOR_CHATS)}, **named}
 
 
 class AgentModels:
@@ -61,19 +41,8 @@ class AgentModels:
         """Return what is configured and what is missing, and the installed agents."""
         return await self._with_agents(await self.claude.health())
 
-    async def connection(self) -> ConnectionInfo:
-        """Return the state of the connection, without its secret."""
-        return await self._connected(await self.claude.connection())
-
-    async def connect(self, new: NewConnection) -> ConnectionInfo:
-        """Test a connection with one request, then store it; return the new state."""
-        return await self._connected(await self.claude.connect(new))
-
-    async def disconnect(self) -> ConnectionInfo:
-        """Delete the stored connection and its secret; return the new state."""
-        return await self._connected(await self.claude.disconnect())
-
-    async def _connected(self, info: ConnectionInfo) -> ConnectionInfo:
+    async def described(self, info: ConnectionInfo) -> ConnectionInfo:
+        """Return the state of Claude's connection with the installed agents."""
         return {**info, "models": await self._with_agents(info["models"])}
 
     async def _with_agents(self, info: ModelsInfo) -> ModelsInfo:
@@ -94,4 +63,4 @@ def find_models(app: ExtensionSettings, root: Path) -> AgentModels:
         connect=app.chat_connect,
         contact=app.chat_connect_contact,
     )
-    return AgentModels(ClaudeModels(settings, environment, root), app.acp_agents)
+    return AgentModels(ClaudeModels(settings, root), app.acp_agents)

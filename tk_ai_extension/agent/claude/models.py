@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,17 +21,17 @@ class ClaudeModels:
 
     Args:
         settings: The administrator's settings.
-        environment: Returns the current environment of the server, or of the command.
         root: The server's root folder.
         store: The connection of the panel; by default in the user's configuration folder.
+        environment: The server's environment.
     """
 
     def __init__(
         self,
         settings: ProviderSettings,
-        environment: Callable[[], Mapping[str, str]],
         root: Path,
         store: ConnectionStore | None = None,
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._settings = settings
         self._environment = environment
@@ -101,7 +102,7 @@ class ClaudeModels:
         }
 
     def _choose(self) -> Provider:
-        environment = self._environment()
+        environment = self._environment
         keys: dict[str, str] = {}
         if self._settings.secrets_file:
             file = self._root / Path(self._settings.secrets_file).expanduser()

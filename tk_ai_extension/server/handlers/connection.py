@@ -59,7 +59,8 @@ class ConnectionHandler(OwnerHandler):
     @operation("read", "read_connection")
     async def get(self) -> ConnectionInfo:
         """Return which model is connected, from which source, and at most the end of its key."""
-        found = await (await self.services.chat_models()).connection()
+        models = await self.services.chat_models()
+        found = await models.described(await models.claude.connection())
         if not self.is_owner():
             return {**found, "allowed": False, "stored": None}
         return found
@@ -76,13 +77,15 @@ class ConnectionHandler(OwnerHandler):
         new = NewConnection(
             body.provider, body.secret, body.base_url, body.model, body.region, body.project
         )
-        return await (await self.services.chat_models()).connect(new)
+        models = await self.services.chat_models()
+        return await models.described(await models.claude.connect(new))
 
     @operation("execute", "disconnect_model")
     async def delete(self) -> ConnectionInfo:
         """Delete the stored connection and its key."""
         self.check_owner("connect a model")
-        return await (await self.services.chat_models()).disconnect()
+        models = await self.services.chat_models()
+        return await models.described(await models.claude.disconnect())
 
 
 class PromptsHandler(TkAIHandler):
