@@ -14,7 +14,7 @@ TESTS   ?= tests
 VENV := .venv
 BIN  := $(VENV)/bin
 # What the panel is built from.
-PANEL_SOURCES := package.json yarn.lock .yarnrc.yml tsconfig.json rspack.config.js $(shell find src style schema -type f)
+PANEL_SOURCES := package.json yarn.lock .yarnrc.yml tsconfig.json $(shell find src style schema -type f)
 # Node and jlpm are those of the environment, whatever the machine has.
 JLPM := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jlpm
 # uv installs in seconds what takes pip minutes. It does not read pip's configuration; the index that

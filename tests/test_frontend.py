@@ -108,27 +108,6 @@ def test_rules_that_name_what_jupyterlab_may_rename_are_in_one_style_sheet() -> 
     assert found == {"lab.css"}
 
 
-def test_private_members_of_others_keep_their_names_in_the_bundle() -> None:
-    """Those of our own classes are shortened, which must not happen to what others call so."""
-    foreign: set[str] = set()
-    for path in (ROOT / "src").rglob("*.ts*"):
-        if ".spec." not in path.name:
-            source = path.read_text(encoding="utf-8")
-            declared = re.findall(r"\b(?:private|protected)\b[\w ]*? (_[a-z]\w*)", source)
-            foreign |= set(re.findall(r"\._[a-z]\w*|'_[a-z]\w*'", source)) - {
-                f".{name}" for name in declared
-            }
-    config = (ROOT / "rspack.config.js").read_text(encoding="utf-8")
-    reserved = re.search(r"reserved: \[(.*?)\]", config)
-    assert reserved is not None
-    names = {name.strip(".'") for name in foreign}
-    assert names == set(re.findall(r"'(\w+)'", reserved[1]))
-    bundle = "".join(
-        path.read_text(encoding="utf-8") for path in (LABEXTENSION / "static").glob("*.js")
-    )
-    assert [name for name in names if not re.search(rf"\b{name}\b", bundle)] == []
-
-
 def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()
     assert typescript.CODE_TARGET.read_text(encoding="utf-8") == typescript.generate_code()

@@ -1,5 +1,6 @@
 /** The runs of code in the result of a tool. */
 
+import type { ICall } from '../state/chat';
 import type { CellRun, Json } from '../api/events';
 
 /** Return the runs of a result. */
@@ -17,4 +18,17 @@ export function textOf({ output = '', placeholders = [] }: CellRun): string {
     .split('\n')
     .filter((_, place) => !hidden.has(place))
     .join('\n');
+}
+
+/** Return the cell that a call changed or ran; null for none. */
+export function touchedCell(call: ICall): { notebook: string; cell: string } | null {
+  const change = call.changes.at(-1);
+  if (change !== undefined) {
+    return { notebook: change.notebook, cell: change.cell };
+  }
+  const { notebook, runs } = call.result?.structured ?? {};
+  const last = Array.isArray(runs) ? (runs as { cell?: unknown }[]).at(-1) : undefined;
+  return typeof notebook === 'string' && typeof last?.cell === 'string'
+    ? { notebook, cell: last.cell }
+    : null;
 }

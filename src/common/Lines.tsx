@@ -1,8 +1,10 @@
+import type { Extension } from '@codemirror/state';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { JSX, RefObject } from 'react';
 
 import type { ILine } from './diff';
+import { showLines } from './linesEditor';
 
 /** Number of lines that are shown until the person shows all. */
 export const SHOWN = 30;
@@ -10,49 +12,28 @@ export const SHOWN = 30;
 /** Maximum number of lines in the editor, which would block the page with more. */
 export const MAX_DRAWN = 1500;
 
-/** Maximum number of lines with DOM nodes of their own. More lines are one text. */
-const MAX_NODES = 200;
-
-/** Draws lines in a node. Resolves with a function that removes them, or null if it is not possible. */
-export type Draw = (node: HTMLElement, lines: readonly ILine[]) => Promise<(() => void) | null>;
-
 interface IProps {
   lines: readonly ILine[];
   trans: TranslationBundle;
   /** Whether all lines are shown initially. */
   whole?: boolean;
-  /** Draws the lines in an editor, when it is loaded. */
-  draw?: Draw | undefined;
+  /** The language, for syntax highlighting. */
+  language?: Extension | undefined;
 }
 
+const PLAIN: Extension = [];
+
 /** The lines of a diff or of code. Added and removed lines differ by signs, not by color only. */
-export function Lines({ lines, trans, whole = false, draw }: IProps): JSX.Element {
+export function Lines({ lines, trans, whole = false, language = PLAIN }: IProps): JSX.Element {
   const [all, setAll] = useState(whole || lines.length <= SHOWN + 5);
   const shown = useMemo(() => (all ? lines : lines.slice(0, SHOWN)), [all, lines]);
-  const isLong = draw !== undefined && shown.length > MAX_DRAWN;
+  const isLong = shown.length > MAX_DRAWN;
   const box = useRef<HTMLDivElement>(null);
   const host = useRef<HTMLDivElement>(null);
-  const [drawn, setDrawn] = useState(false);
-  useEffect(() => {
-    if (draw === undefined || isLong) {
-      return;
-    }
-    let remove: (() => void) | null = null;
-    let isGone = false;
-    void draw(host.current as HTMLElement, shown).then(done => {
-      if (isGone) {
-        done?.();
-      } else {
-        remove = done;
-        setDrawn(done !== null);
-      }
-    });
-    return () => {
-      isGone = true;
-      remove?.();
-      setDrawn(false);
-    };
-  }, [draw, isLong, shown]);
+  useLayoutEffect(() => {
+    const node = host.current;
+    return node === null || isLong ? undefined : showLines(node, shown, language, trans);
+  }, [isLong, language, shown, trans]);
   return (
     <>
       <div className="tk-Lines-frame">
@@ -64,7 +45,11 @@ export function Lines({ lines, trans, whole = false, draw }: IProps): JSX.Elemen
           aria-label={trans.__('Lines')}
         >
           <div ref={host} />
-          <div>{drawn || <Plain lines={shown} />}</div>
+          {isLong && (
+            <pre className="tk-Lines-text">
+              {shown.map(line => `${signOf(line)} ${line.text}`).join('\n')}
+            </pre>
+          )}
         </div>
         <Below box={box} trans={trans} />
       </div>
@@ -146,27 +131,6 @@ export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Elem
 /** Return the note on lines that are too many for the editor. */
 export function plainNote(trans: TranslationBundle): string {
   return trans.__('Shown as plain lines: it is too long for the diff view.');
-}
-
-function Plain({ lines }: { lines: readonly ILine[] }): JSX.Element {
-  // Replace hunk headers, whose line numbers are for programs.
-  const rows = lines
-    .filter(({ kind }, place) => kind !== 'place' || place > 0)
-    .map(line => (line.kind === 'place' ? { ...line, text: '⋯' } : line));
-  if (rows.length > MAX_NODES) {
-    const text = rows.map(row => `${signOf(row)} ${row.text}`).join('\n');
-    return <pre className="tk-Lines-text">{text}</pre>;
-  }
-  return (
-    <>
-      {rows.map((row, place) => (
-        <div key={place} className={`tk-Line tk-mod-${row.kind}`}>
-          <span className="tk-Line-sign">{signOf(row)}</span>
-          <span className="tk-Line-text">{row.text}</span>
-        </div>
-      ))}
-    </>
-  );
 }
 
 function signOf(line: ILine): string {

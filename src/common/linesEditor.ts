@@ -1,4 +1,4 @@
-/** The lines of a diff or of code in CodeMirror, in the chunk of the merge view. */
+/** The lines of a diff or of code in CodeMirror. */
 
 import type { Extension } from '@codemirror/state';
 import { Decoration, EditorView } from '@codemirror/view';

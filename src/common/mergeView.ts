@@ -1,7 +1,4 @@
-/**
- * Two versions of a text in CodeMirror's merge view, side by side or unified, depending on the width.
- * It is in a chunk that is loaded when it is first needed.
- */
+/** Two versions of a text in CodeMirror's merge view, side by side or unified, depending on the width. */
 
 import { goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from '@codemirror/merge';
 import { EditorState, type Extension } from '@codemirror/state';
@@ -14,49 +11,6 @@ export const WIDE = 700;
 /** Limits of a comparison. Beyond them, text is shown as changed as a whole. */
 const DIFF = { scanLimit: 500, timeout: 50 };
 
-const tint = (colour: 'error' | 'success', percent: number): string =>
-  `color-mix(in srgb, var(--jp-${colour}-color1) ${percent}%, transparent)`;
-
-const signed = (sign: string): Record<string, string> => ({
-  content: `'${sign}'`,
-  position: 'absolute',
-  insetInlineStart: '4px',
-  fontWeight: '700'
-});
-
-/** Theme of the merge view, whose own colors are for light themes and have no signs. */
-const colours = EditorView.theme({
-  '& .cm-content': { padding: '0' },
-  // A deleted line is within a line, except in the unified view.
-  '& .cm-line, & .cm-deletedChunk .cm-deletedLine': {
-    position: 'relative',
-    paddingInlineStart: '18px'
-  },
-  '& .cm-deletedChunk': { paddingInlineStart: '0' },
-  '& .cm-endOfDoc': { height: '0', overflow: 'hidden' },
-  '&.cm-merge-b .cm-changedLine, & .cm-insertedDoc': { background: tint('success', 18) },
-  '&.cm-merge-a .cm-changedLine, & .cm-deletedChunk, & .cm-deletedDoc': {
-    background: tint('error', 16)
-  },
-  '&.cm-merge-b .cm-changedLine::before, & .cm-insertedDoc::before': signed('+'),
-  '&.cm-merge-a .cm-changedLine::before, & .cm-deletedChunk .cm-deletedLine::before, & .cm-deletedDoc::before':
-    signed('−'),
-  '&.cm-merge-b .cm-changedText': { background: tint('success', 38), textDecoration: 'underline' },
-  '&.cm-merge-a .cm-changedText, & .cm-deletedChunk .cm-deletedText': {
-    background: tint('error', 34),
-    textDecoration: 'line-through'
-  },
-  '& .cm-collapsedLines': {
-    background: 'var(--jp-layout-color2)',
-    color: 'var(--jp-ui-font-color2)'
-  },
-  '& .cm-chunkButtons button.tk-CellButton': {
-    background: 'var(--jp-layout-color1)',
-    border: 'var(--jp-border-width) solid var(--jp-border-color1)',
-    color: 'var(--jp-ui-font-color1)'
-  }
-});
-
 /**
  * Return the extensions of a read-only view.
  *
@@ -66,7 +20,7 @@ const colours = EditorView.theme({
 export function readOnly(name: string, number: (line: number) => string = String): Extension[] {
   return [
     jupyterTheme,
-    colours,
+    EditorView.editorAttributes.of({ class: 'tk-Merge' }),
     lineNumbers({ formatNumber: number }),
     EditorView.lineWrapping,
     EditorView.editable.of(false),

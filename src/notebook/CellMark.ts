@@ -6,7 +6,7 @@ import { Widget } from '@lumino/widgets';
 import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
 import type { IMark } from './marks';
-import type { Review } from './Review';
+import { Review } from './Review';
 import { markLabel, signature } from './labels';
 
 /** A bar at the left edge of a cell that an agent changed. A click opens the review. */
@@ -72,32 +72,22 @@ export class CellMark implements IDisposable {
 
   private _toggle(): void {
     if (!this._isOpen) {
-      void this._open();
+      this._open();
     } else {
       this._close();
     }
   }
 
-  /** Open the review; it is loaded when it is first needed. */
-  private async _open(): Promise<void> {
+  private _open(): void {
     this._bar.node.setAttribute('aria-expanded', 'true');
-    try {
-      const loaded = await import(/* webpackChunkName: "diff-editor" */ './Review');
-      if (!this._isOpen || this._review !== null || this.isDisposed) {
-        return;
-      }
-      this._review = new loaded.Review(this._mark, {
-        cell: this._cell,
-        trans: this._trans,
-        onKeep: mark => void this._activity.keep(mark),
-        onUndo: mark => this._activity.undo([mark]),
-        onClose: () => this._close()
-      });
-      putInto(this._cell, this._review, 'below-input');
-    } catch (error) {
-      this._close();
-      throw error;
-    }
+    this._review = new Review(this._mark, {
+      cell: this._cell,
+      trans: this._trans,
+      onKeep: mark => void this._activity.keep(mark),
+      onUndo: mark => this._activity.undo([mark]),
+      onClose: () => this._close()
+    });
+    putInto(this._cell, this._review, 'below-input');
   }
 
   private _close(): void {

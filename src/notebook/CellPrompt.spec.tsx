@@ -1,8 +1,6 @@
 import { YNotebook } from '@jupyter/ydoc';
 import { nullTranslator } from '@jupyterlab/translation';
-import { Widget } from '@lumino/widgets';
 import { act, cleanup, fireEvent, render, screen } from '@testing-library/react';
-import { createRoot } from 'react-dom/client';
 
 import { ApiError } from '../api/client';
 import type { EditedCell } from '../api/codeModels';
@@ -125,64 +123,6 @@ describe('a prompt in a cell', () => {
     expect(box().value).toBe('Add one');
     press('Escape');
     expect(onClose).toHaveBeenCalledTimes(1);
-  });
-
-  it('takes over what was typed while it was loaded', () => {
-    const node = document.createElement('textarea');
-    node.value = 'Sort it\n';
-    const typed = new Widget({ node });
-    const cell = { model: { sharedModel: { source: 'x' } } } as never;
-    render(
-      <PromptView
-        {...STATE}
-        cell={cell}
-        propose={jest.fn()}
-        typed={typed}
-        trans={trans}
-        onClose={jest.fn()}
-      />
-    );
-    expect(box().value).toBe('Sort it');
-    expect(document.activeElement).toBe(box());
-    expect(typed.isDisposed).toBe(true);
-  });
-
-  it('has taken it over before the next key is typed in it', async () => {
-    const node = document.createElement('textarea');
-    node.value = 'Sor';
-    const cell = { model: { sharedModel: { source: 'x' } } } as never;
-    const host = document.body.appendChild(document.createElement('div'));
-    let value = '';
-    const focused = new Promise<void>(resolve => {
-      host.addEventListener('focusin', () =>
-        queueMicrotask(() => {
-          ({ value } = box());
-          resolve();
-        })
-      );
-    });
-    // As in a busy page, where React lets keys through after each step; `act` would not.
-    let now = performance.now();
-    const clock = jest.spyOn(performance, 'now').mockImplementation(() => (now += 100));
-    const environment = globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean };
-    environment.IS_REACT_ACT_ENVIRONMENT = false;
-    const root = createRoot(host);
-    root.render(
-      <PromptView
-        {...STATE}
-        cell={cell}
-        propose={jest.fn()}
-        typed={new Widget({ node })}
-        trans={trans}
-        onClose={jest.fn()}
-      />
-    );
-    await focused;
-    root.unmount();
-    environment.IS_REACT_ACT_ENVIRONMENT = true;
-    clock.mockRestore();
-    host.remove();
-    expect(value).toBe('Sor');
   });
 
   it('cancels its request when it is closed', () => {

@@ -6,14 +6,13 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
-import type { Widget } from '@lumino/widgets';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
 import { ApiError, requestJson, problemText } from '../api/client';
 import type { EditedCell } from '../api/codeModels';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
-import type { putInto } from './cells';
+import { putInto } from './cells';
 import { writeSource } from './cellSource';
 import { codeContext, errorText } from './codeApi';
 import { languageOf } from './DiffEditor';
@@ -29,11 +28,7 @@ interface IOpening {
   cell: Cell;
   /** The mode of the notebook before, to which it returns. */
   mode: 'command' | 'edit';
-  /** A text box that has the focus until the prompt is there. */
-  typed: Widget;
   settings: ServerConnection.ISettings;
-  /** Inserts it into the cell: an argument, since a module that two chunks import is not inlined. */
-  put: typeof putInto;
   /** Puts a prompt whose cell was deleted into the chat. */
   toChat: (prompt: string) => unknown;
   trans: TranslationBundle;
@@ -41,13 +36,11 @@ interface IOpening {
 
 /** Open the prompt of a cell, or focus it if it is open. */
 export function openPrompt(opening: IOpening): void {
-  const { cell, typed, trans } = opening;
+  const { cell, trans } = opening;
   const shown = open.get(cell);
   if (shown?.isDisposed === false) {
-    typed.dispose();
     shown.focus();
   } else if (cell.readOnly) {
-    typed.dispose();
     returnTo(opening);
     Notification.warning(trans.__('This cell is read-only.'), { autoClose: 5000 });
   } else {
@@ -57,7 +50,7 @@ export function openPrompt(opening: IOpening): void {
 
 /** Show a prompt in a cell, or in the widget that replaces it when the cell is moved. */
 function show(opening: IOpening, cell: Cell, state: IPromptState): void {
-  const { panel, typed, settings, put, toChat, trans } = opening;
+  const { panel, settings, toChat, trans } = opening;
   // In this page the id leads to the widget that replaces one.
   // eslint-disable-next-line cells/keys
   const { id } = cell.model;
@@ -73,9 +66,9 @@ function show(opening: IOpening, cell: Cell, state: IPromptState): void {
       returnTo({ ...opening, cell });
     }
   };
-  const made: CellPrompt = new CellPrompt({ cell, propose, typed, trans, onClose }, state);
+  const made: CellPrompt = new CellPrompt({ cell, propose, trans, onClose }, state);
   open.set(cell, made);
-  put(cell, made, 'below-input');
+  putInto(cell, made, 'below-input');
   cell.disposed.connect(() => {
     if (made.isDisposed) {
       return;
@@ -157,8 +150,6 @@ export class CellPrompt extends ReactWidget {
 interface IProps {
   cell: Cell;
   propose: Propose;
-  /** A text box whose text is taken over; it is disposed. */
-  typed?: Widget;
   trans: TranslationBundle;
   onClose: () => void;
 }
@@ -198,7 +189,6 @@ interface IStateProps {
 export function PromptView({
   cell,
   propose,
-  typed,
   trans,
   onClose,
   state,
@@ -213,13 +203,7 @@ export function PromptView({
   const box = useRef<HTMLTextAreaElement>(null);
   const diff = useRef<HTMLDivElement>(null);
   const hint = useId();
-  // In the same task as the render: a key that came before the text was set would replace it.
   useLayoutEffect(() => {
-    if (typed?.isDisposed === false) {
-      // Enter cannot send before the prompt is there.
-      setText((typed.node as HTMLTextAreaElement).value.replace(/\n+$/, ''));
-      typed.dispose();
-    }
     const node = box.current as HTMLTextAreaElement;
     if (initial.hasFocus) {
       node.focus();
@@ -228,7 +212,7 @@ export function PromptView({
       node.setSelectionRange(...initial.selection);
     }
     return () => onState({ selection: [node.selectionStart, node.selectionEnd] });
-  }, [typed, initial, onState]);
+  }, [initial, onState]);
   useLayoutEffect(() => {
     const stopped = trans.__('The request was stopped. Send it again.');
     onState({ text, proposal, problem: asking === null ? problem : stopped });

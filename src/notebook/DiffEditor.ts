@@ -1,4 +1,4 @@
-/** The diff of a marked cell with hunks that can be rejected, in the chunk of the merge view. */
+/** The diff of a marked cell with hunks that can be rejected. */
 
 import { language } from '@codemirror/language';
 import type { Extension } from '@codemirror/state';

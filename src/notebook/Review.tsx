@@ -1,14 +1,14 @@
+import type { Extension } from '@codemirror/state';
 import type { Cell } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, ReactWidget } from '@jupyterlab/ui-components';
-import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError, problemText } from '../api/client';
 import { leftNote } from '../changes/pending';
 import { diffLines } from '../common/diff';
-import { type Draw, Lines, plainNote } from '../common/Lines';
-import { showLines } from '../common/linesEditor';
+import { Lines, plainNote } from '../common/Lines';
 import { languageOf, showDiff } from './DiffEditor';
 import type { IMark, IStep } from './marks';
 import { signature, stepLabel } from './labels';
@@ -64,10 +64,7 @@ function ReviewView({
     setLong(shown === 'too long');
     return remove;
   }, [cell, mark, trans]);
-  const draw = useCallback<Draw>(
-    (node, lines) => Promise.resolve(showLines(node, lines, languageOf(cell), trans)),
-    [cell, trans]
-  );
+  const language = useMemo(() => languageOf(cell), [cell]);
 
   const undo = async (): Promise<void> => {
     if (busy) {
@@ -141,7 +138,7 @@ function ReviewView({
               step={step}
               signed={times > 1}
               trans={trans}
-              draw={isLong ? undefined : draw}
+              language={language}
             />
           ))}
         </div>
@@ -155,10 +152,10 @@ interface IStepProps {
   /** Whether author and time are shown, since there are several steps. */
   signed: boolean;
   trans: TranslationBundle;
-  draw: Draw | undefined;
+  language: Extension;
 }
 
-function Step({ step, signed, trans, draw }: IStepProps): JSX.Element {
+function Step({ step, signed, trans, language }: IStepProps): JSX.Element {
   const words = stepLabel(step, trans);
   const { action, diff } = step;
   const lines = useMemo(() => (action === 'move' ? [] : diffLines(diff)), [action, diff]);
@@ -169,7 +166,7 @@ function Step({ step, signed, trans, draw }: IStepProps): JSX.Element {
           {[signed ? signature(step) : '', words].filter(Boolean).join(': ')}
         </div>
       )}
-      {lines.length > 0 && <Lines lines={lines} trans={trans} draw={draw} />}
+      {lines.length > 0 && <Lines lines={lines} trans={trans} language={language} />}
       {step.truncated && (
         <div className="tk-Review-words">{trans.__('The diff is too long to show in full.')}</div>
       )}

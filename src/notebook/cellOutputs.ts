@@ -1,4 +1,4 @@
-import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { IError } from '@jupyterlab/nbformat';
 
 /** Return the outputs of a cell; null if it is not a code cell. */
@@ -16,4 +16,10 @@ export function lastErrorOf(model: ICellModel): Partial<IError> | null {
     }
   }
   return null;
+}
+
+/** Return the name of the error in a cell's outputs; null for none. */
+export function errorOf(cell: Cell): string | null {
+  const error = lastErrorOf(cell.model);
+  return error === null ? null : error.ename || 'error';
 }

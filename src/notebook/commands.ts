@@ -12,14 +12,18 @@ import {
   fastForwardIcon
 } from '@jupyterlab/ui-components';
 
-import { Widget } from '@lumino/widgets';
-
 import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
-import { putInto } from './cells';
-import { errorOf, type CellTask, CELL_TASKS } from './cellTasks';
+import { openPrompt } from './CellPrompt';
+import { errorOf } from './cellOutputs';
 import { serverPath } from '../common/drives';
 import { keysOfCells } from './keys';
+import { verify } from './verification';
+
+export type CellTask = 'explain' | 'fix' | 'document' | 'optimise';
+
+/** The tasks, in the order of menus. */
+export const CELL_TASKS: readonly CellTask[] = ['explain', 'fix', 'document', 'optimise'];
 
 /** Ids of the commands on cells. */
 export const CommandIDs = {
@@ -47,7 +51,6 @@ export async function ask(
   cells: readonly Cell[],
   trans: TranslationBundle
 ): Promise<void> {
-  const { messageFor } = await import(/* webpackChunkName: "notebook" */ './cellMessages');
   const [first] = cells;
   const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
   await opener.open({
@@ -158,23 +161,10 @@ export function addCommands(
       if (cell === null) {
         return;
       }
-      // What is typed until the prompt is loaded must not get into the cell.
-      const node = document.createElement('textarea');
-      node.className = 'tk-Box';
-      const typed = new Widget({ node });
-      putInto(cell, typed, 'below-input');
       await cell.ready;
-      node.focus();
-      try {
-        const loaded = await import(/* webpackChunkName: "diff-editor" */ './CellPrompt');
-        const toChat = (message: string): unknown =>
-          opener.open({ notebook: panel.context.path, message });
-        const services = { put: putInto, settings, toChat, trans };
-        loaded.openPrompt({ panel, cell, mode, typed, ...services });
-      } catch (error) {
-        typed.dispose();
-        throw error;
-      }
+      const toChat = (message: string): unknown =>
+        opener.open({ notebook: panel.context.path, message });
+      openPrompt({ panel, cell, mode, settings, toChat, trans });
     }
   );
   add(
@@ -182,7 +172,6 @@ export function addCommands(
     trans.__('Run from the Top and Compare'),
     trans.__('Does it run from the top? In a new kernel, compared with the stored outputs'),
     async panel => {
-      const { verify } = await import(/* webpackChunkName: "notebook" */ './verification');
       await verify(panel, contents.localPath(panel.context.path), settings, trans);
     },
     codeCheckIcon
@@ -194,4 +183,33 @@ function selected(panel: NotebookPanel | null, task: CellTask): Cell[] {
   const content = panel?.content;
   const cells = content?.widgets.filter(cell => content.isSelectedOrActive(cell)) ?? [];
   return task === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
+}
+
+/** Return the message to Claude for a task. */
+function messageFor(
+  task: CellTask,
+  { cells, error }: { cells: number; error: string | null },
+  trans: TranslationBundle
+): string {
+  const many = cells > 1;
+  switch (task) {
+    case 'explain':
+      if (error !== null && !many) {
+        return trans.__('Explain the %1 in this cell.', error);
+      }
+      return many ? trans.__('Explain these cells.') : trans.__('Explain this cell.');
+    case 'fix':
+      if (error !== null && !many) {
+        return trans.__('Fix the %1 in this cell.', error);
+      }
+      return many ? trans.__('Fix these cells.') : trans.__('Fix this cell.');
+    case 'document':
+      return many
+        ? trans.__('Document these cells: add docstrings, and comments that say why.')
+        : trans.__('Document this cell: add docstrings, and comments that say why.');
+    case 'optimise':
+      return many
+        ? trans.__('Optimize these cells: less time or memory, with the same results.')
+        : trans.__('Optimize this cell: less time or memory, with the same results.');
+  }
 }

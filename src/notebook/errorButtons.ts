@@ -5,7 +5,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
 import { outputsOf } from './cellOutputs';
-import type { CellTask } from './cellTasks';
+import type { CellTask } from './commands';
 import { onCells, putInto } from './cells';
 
 /** Sends a task about a cell to Claude. */

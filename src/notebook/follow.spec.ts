@@ -5,7 +5,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { nullTranslator } from '@jupyterlab/translation';
 
 import type { IActivities } from './activities';
-import { addFollow } from './followCommand';
+import { addFollow } from './follow';
 
 const COMMAND = 'tk-ai:follow-agent';
 

@@ -1,19 +1,24 @@
-/** Completions at the cursor, which JupyterLab shows as ghost text. Loaded at the first request. */
+/** Completions at the cursor, which JupyterLab shows as ghost text. */
 
+import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import {
   type CompletionHandler,
   type IInlineCompletionContext,
   type IInlineCompletionList,
+  type IInlineCompletionProvider,
   InlineCompletionTriggerKind
 } from '@jupyterlab/completer';
 import type { ICellModel } from '@jupyterlab/cells';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { ApiError, requestJson } from '../api/client';
 import type { CompletedCode } from '../api/codeModels';
+import { serverPath } from '../common/drives';
+import { chatIcon } from '../common/icon';
 import { codeContext } from './codeApi';
 
 /** Milliseconds without requests while typing, after an error that may pass. */
@@ -22,6 +27,32 @@ export const PAUSE = 30_000;
 type Items = IInlineCompletionList;
 
 const NOTHING: Items = { items: [] };
+
+/**
+ * Return the provider of ghost text.
+ *
+ * While a person types it is asked only if they have switched that on; JupyterLab waits for a pause.
+ */
+export function inlineProvider(
+  { serviceManager: { contents, serverSettings } }: JupyterFrontEnd,
+  notebooks: INotebookTracker,
+  settings: Promise<ISettingRegistry.ISettings> | undefined,
+  trans: TranslationBundle
+): IInlineCompletionProvider {
+  const pathOf = ({ context }: NotebookPanel): string | null => serverPath(contents, context.path);
+  const ghost = new GhostText(serverSettings, pathOf, notebooks, trans);
+  return {
+    identifier: 'tk-ai-extension',
+    name: 'Claude',
+    icon: chatIcon,
+    schema: { default: { debouncerDelay: 300, timeout: 20_000 } },
+    fetch: async (request, context) =>
+      context.triggerKind === InlineCompletionTriggerKind.Invoke ||
+      (await settings)?.composite['completion'] === true
+        ? ghost.fetch(request, context)
+        : { items: [] }
+  };
+}
 
 /** Fetches completions. There is at most one request, for the text as it is. */
 export class GhostText {

@@ -15,8 +15,8 @@ import { addErrorButtons } from './errorButtons';
 import { markCells, showRunning } from './decorations';
 import { ChatOpener } from './chatOpener';
 import { ChangesApi } from './changesApi';
-import { addFollow } from './followCommand';
-import { inlineProvider } from './inlineProvider';
+import { inlineProvider } from './ghostText';
+import { addFollow } from './follow';
 import { ReviewItem, RunningItem } from './toolbar';
 import { followDistrust } from './trust';
 

@@ -1,12 +1,12 @@
-import { Suspense, useEffect, useRef, useState } from 'react';
+import { memo, useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { PermissionInfo } from '../api/events';
+import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
 import type { IEnded } from '../questions/model';
 import { isBusy, waitingQuestion } from '../state/chat';
 import { shortName } from '../common/visible';
 import { isInTranscript } from '../state/requests';
-import { AgentRequest } from './later';
+import { type ForChat, QuestionCard } from './Question';
 import { useChat, useSelector, useServices } from './services';
 
 /** Maximum number of requests that are shown, from the oldest. */
@@ -38,11 +38,9 @@ export function AgentRequests({ chat }: { chat: string }): JSX.Element {
               {trans._n('%1 approval pending', '%1 approvals pending', waiting.length)}
             </div>
           )}
-          <Suspense fallback={null}>
-            {waiting.slice(0, SHOWN).map(request => (
-              <AgentRequest key={request.id} request={request} />
-            ))}
-          </Suspense>
+          {waiting.slice(0, SHOWN).map(request => (
+            <AgentRequest key={request.id} request={request} />
+          ))}
         </section>
       )}
     </>
@@ -94,4 +92,80 @@ function useAnnouncement(chat: string): { text: string; count: number } {
     }
   }, [chat, own, phase, trans]);
   return announcement;
+}
+
+interface IAgentRequest {
+  request: PermissionInfo;
+}
+
+/** An approval request of another agent, or of a chat that is not open. */
+const AgentRequest = memo(function AgentRequest({ request }: IAgentRequest): JSX.Element {
+  const { questions, trans } = useServices();
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
+  const runs = request.effect === 'EXECUTE';
+  const forChat: ForChat = isOfTurn(request)
+    ? [
+        trans.__('Always allow in that chat'),
+        runs
+          ? trans.__('Let that chat run code without asking')
+          : trans.__('Let that chat edit notebooks without asking')
+      ]
+    : [
+        trans.__('Always allow this agent'),
+        runs
+          ? trans.__('Let this agent run code in any notebook without asking')
+          : trans.__('Let this agent edit any notebook without asking')
+      ];
+  const give = async (answer: Answer, message?: string): Promise<void> => {
+    setProblem(await questions.answer(request, answer, message));
+  };
+  return (
+    <QuestionCard
+      question={request}
+      tool={request.tool}
+      who={useRequester(request)}
+      chat={request.chat}
+      once={
+        request.within_call
+          ? trans.__('Approve this call (Enter)')
+          : trans.__('Approve this call for the agent’s next attempt (Enter)')
+      }
+      forChat={forChat}
+      onAnswer={give}
+    >
+      {problem === null ? null : (
+        <div className="tk-Question-problem" role="alert">
+          {problem.message}
+        </div>
+      )}
+    </QuestionCard>
+  );
+});
+
+/** Return whether a turn of a chat has called, and not code in a kernel. */
+function isOfTurn({ chat, within_call }: PermissionInfo): boolean {
+  return within_call && chat !== null;
+}
+
+/** Return the name of the agent, and of its chat or interface. */
+function useRequester(request: PermissionInfo): string {
+  const { author, caller, chat, interface: kind } = request;
+  const { chats, trans } = useServices();
+  const title = useSelector(state => state.chats.find(({ id }) => id === chat)?.title);
+  const isUnknown = isOfTurn(request) && title === undefined;
+  useEffect(() => {
+    if (isUnknown) {
+      // Another window, a cell or a terminal began it.
+      void chats.refresh();
+    }
+  }, [chats, isUnknown]);
+  const ways: Partial<Record<string, string>> = {
+    mcp: 'MCP',
+    rest: 'REST',
+    nb: trans.__('command line'),
+    chat: isOfTurn(request)
+      ? shortName(title ?? trans.__('another chat'))
+      : trans.__('code in a kernel')
+  };
+  return `${shortName(caller ?? author)} · ${ways[kind] ?? kind}`;
 }

@@ -1,3 +1,4 @@
+import { ellipsesIcon } from '@jupyterlab/ui-components';
 import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
@@ -8,15 +9,17 @@ import type { ITurn } from '../state/chat';
 import { keeping, NOTHING_KEPT } from '../state/keptChanges';
 import { tally } from '../common/diff';
 import { cellName, numberOf } from '../common/position';
-import { Button } from './Button';
-import { NetDiff } from './NetDiff';
+import { Tally } from './CallCard';
+import { ChangeLines } from './CodeLines';
+import { Button, Fold, type IMenuItem, MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import { Fold } from './Fold';
 
 interface IChangesProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
+  /** What else can be done with the turn. */
+  items: readonly IMenuItem[];
 }
 
 /** The net changes by notebook and cell. */
@@ -27,7 +30,7 @@ function keyOf({ notebook, cell }: { notebook: string; cell: string }): string {
 }
 
 /** The cells that a turn changed, with buttons to keep or undo all or single ones. */
-export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
+export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
   const { controller, reviews, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
   const problem = useChat(chat, ({ problem }) => problem);
@@ -63,8 +66,11 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
       isNewest = false;
     };
   }, [needsNet, notebooks, journal, controller, turn]);
+  const menu = (more: readonly IMenuItem[]): JSX.Element => (
+    <MenuButton icon={ellipsesIcon} label={trans.__('More')} items={[...more, ...items]} />
+  );
   if (cells.length === 0) {
-    return null;
+    return <div className="tk-Changes-bar tk-mod-quiet">{menu([])}</div>;
   }
   const open = cells.filter(
     ({ status, pending, ...each }) =>
@@ -110,22 +116,27 @@ export function Changes({ turn, chat }: IChangesProps): JSX.Element | null {
       <div className="tk-Changes-bar">
         <span className="tk-Changes-title">
           {shown === 0
-            ? trans.__('Undone')
+            ? trans._n('%1 change undone', '%1 changes undone', undone.length)
             : trans._n('%1 cell changed', '%1 cells changed', open.length || shown)}
         </span>
         {open.length > 0 && (
           <>
             <Button onClick={keep}>{trans.__('Keep')}</Button>
             <Button onClick={() => void undo(open)}>{trans.__('Undo')}</Button>
-            {open.length > 1 && (
-              <Button aria-expanded={all} onClick={() => setAll(!all)}>
-                {all ? trans.__('Hide all') : trans.__('Show all')}
-              </Button>
-            )}
           </>
         )}
         {open.length === 0 && shown > 0 && decided.length > 0 && (
           <span className="tk-Changes-kept">{decided.join(', ')}</span>
+        )}
+        {menu(
+          open.length > 1
+            ? [
+                {
+                  label: all ? trans.__('Hide all diffs') : trans.__('Show all diffs'),
+                  run: () => setAll(!all)
+                }
+              ]
+            : []
         )}
       </div>
       {message !== '' && (
@@ -179,10 +190,7 @@ function CellChanges({ review, net, open, onOpen, onUndo }: IProps): JSX.Element
       summary={
         <>
           <span className="tk-CellChange-title">{words[action]}</span>
-          <span className="tk-Call-tally">
-            <span className="tk-mod-added">+{added}</span>{' '}
-            <span className="tk-mod-removed">−{removed}</span>
-          </span>
+          <Tally added={added} removed={removed} />
         </>
       }
     >
@@ -196,5 +204,32 @@ function CellChanges({ review, net, open, onOpen, onUndo }: IProps): JSX.Element
         </>
       )}
     </Fold>
+  );
+}
+
+interface INetDiffProps {
+  /** The net change; null until it is loaded. */
+  net: NetChange | null;
+  /** The single changes, which are shown until then. */
+  changes: readonly CellChangedEvent[];
+  /** Loads the net change. */
+  onOpen: () => void;
+}
+
+/** What a turn did to a cell, as one diff. */
+function NetDiff({ net, changes, onOpen }: INetDiffProps): JSX.Element {
+  useEffect(() => {
+    onOpen();
+    // Once: it is loaded again when the journal changes.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, []);
+  const first = changes[0] as CellChangedEvent;
+  const shown = net === null || net.truncated ? changes : [{ ...first, diff: net.diff }];
+  return (
+    <>
+      {shown.map(change => (
+        <ChangeLines key={change.entry} change={change} />
+      ))}
+    </>
   );
 }

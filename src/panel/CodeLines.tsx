@@ -1,4 +1,5 @@
-import { useCallback, useMemo } from 'react';
+import type { Extension } from '@codemirror/state';
+import { useEffect, useMemo, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent } from '../api/events';
@@ -14,24 +15,23 @@ interface IProps {
   whole?: boolean;
 }
 
-/** Lines with syntax highlighting, or plain lines until the editor is loaded. */
+/** Lines with syntax highlighting, once their language is loaded. */
 export function CodeLines({ lines, mime, whole = false }: IProps): JSX.Element {
   const { languages, trans } = useServices();
-  const draw = useCallback(
-    async (node: HTMLElement, shown: readonly ILine[]) => {
-      const spec = mime === null ? null : (languages?.findByMIME(mime) ?? null);
-      const [editor, found] = await Promise.all([
-        // If the chunk does not load, plain lines stay.
-        import(/* webpackChunkName: "diff-editor" */ '../common/linesEditor').catch(() => null),
-        spec && languages?.getLanguage(spec)
-      ]);
-      return editor && editor.showLines(node, shown, found?.support ?? [], trans);
-    },
-    [languages, mime, trans]
-  );
-  return (
-    <Lines lines={lines} trans={trans} whole={whole} draw={languages === null ? undefined : draw} />
-  );
+  const [language, setLanguage] = useState<Extension>();
+  useEffect(() => {
+    let isWanted = true;
+    const spec = mime === null ? null : languages?.findByMIME(mime);
+    if (spec) {
+      void languages
+        ?.getLanguage(spec)
+        .then(found => isWanted && found?.support && setLanguage(found.support));
+    }
+    return () => {
+      isWanted = false;
+    };
+  }, [languages, mime]);
+  return <Lines lines={lines} trans={trans} whole={whole} language={language} />;
 }
 
 /** The diff of a cell that a call changed. */

@@ -1,21 +1,18 @@
 import { FileDialog } from '@jupyterlab/filebrowser';
 import { closeIcon } from '@jupyterlab/ui-components';
-import { Suspense, useId, useLayoutEffect, useRef, useState } from 'react';
-import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
+import type { ClipboardEvent, JSX, KeyboardEvent, RefObject } from 'react';
 
 import { attachLocalFile, attachServerFile, refusal } from './attachments';
-import { ComposerBar } from './ComposerBar';
+import { ComposerBar, SendButtons } from './ComposerBar';
 import { ContextChips, PlanChip } from './ContextChips';
-import { useCompleter } from './completer';
-import { Completions } from './later';
-import type { IOption, ICompletionPrefix } from './prefix';
-import { requestCards } from './requestCards';
+import { type ICompleter, type ICompletionPrefix, type IOption, useCompleter } from './completion';
+import { requestCards } from './Question';
+import { ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import type { IPanelState } from '../state/app';
+import { type IPanelState, modelOf } from '../state/app';
 import { isBusy } from '../state/chat';
 import { settled } from '../state/compose';
-import { useAutosize } from './autosize';
-import { ToolButton } from './ToolButton';
 
 interface IProps {
   panel: IPanelState;
@@ -27,6 +24,7 @@ export function Composer({ panel }: IProps): JSX.Element {
   const turns = useChat(panel.chat, ({ turns }) => turns);
   const seen = useSelector(state => state.seen);
   const preferences = useSelector(state => state.preferences);
+  const agent = useSelector(state => state.models?.agents?.[modelOf(state, panel)]);
   const compose = settled(panel.compose, turns);
   const { draft, kind } = compose;
   const box = useRef<HTMLTextAreaElement>(null);
@@ -124,11 +122,9 @@ export function Composer({ panel }: IProps): JSX.Element {
           </div>
         )}
       </div>
-      <Suspense fallback={null}>
-        {completer.options.length + completer.notice.length > 0 && (
-          <Completions id={list} completer={completer} choose={choose} />
-        )}
-      </Suspense>
+      {completer.options.length + completer.notice.length > 0 && (
+        <Completions id={list} completer={completer} choose={choose} />
+      )}
       {kind === 'revise' ? (
         <PlanChip />
       ) : (
@@ -140,31 +136,34 @@ export function Composer({ panel }: IProps): JSX.Element {
           onAttach={() => void onAttach()}
         />
       )}
-      <textarea
-        ref={box}
-        className="tk-Box"
-        aria-label={trans.__('Message')}
-        aria-controls={completer.options.length > 0 ? list : undefined}
-        aria-activedescendant={
-          completer.options.length > 0 ? `${list}-${completer.active}` : undefined
-        }
-        aria-autocomplete="list"
-        placeholder={
-          kind === 'revise'
-            ? trans.__('Describe the changes to the plan')
-            : trans.__('Ask Claude. @ adds context, / runs a command')
-        }
-        rows={1}
-        autoFocus={panel.opened}
-        value={draft.text}
-        onChange={event => {
-          controller.change({ text: event.target.value });
-          setCursor(event.target.selectionStart);
-        }}
-        onSelect={event => setCursor(event.currentTarget.selectionStart)}
-        onKeyDown={onKeyDown}
-        onPaste={onPaste}
-      />
+      <div className="tk-BoxFrame">
+        <textarea
+          ref={box}
+          className="tk-Box"
+          aria-label={trans.__('Message')}
+          aria-controls={completer.options.length > 0 ? list : undefined}
+          aria-activedescendant={
+            completer.options.length > 0 ? `${list}-${completer.active}` : undefined
+          }
+          aria-autocomplete="list"
+          placeholder={
+            kind === 'revise'
+              ? trans.__('Describe the changes to the plan')
+              : trans.__('Ask %1… (@ for context, / for commands)', agent ?? trans.__('Claude'))
+          }
+          rows={1}
+          autoFocus={panel.opened}
+          value={draft.text}
+          onChange={event => {
+            controller.change({ text: event.target.value });
+            setCursor(event.target.selectionStart);
+          }}
+          onSelect={event => setCursor(event.currentTarget.selectionStart)}
+          onKeyDown={onKeyDown}
+          onPaste={onPaste}
+        />
+        <SendButtons panel={panel} />
+      </div>
       <ComposerBar panel={panel} />
     </div>
   );
@@ -173,4 +172,78 @@ export function Composer({ panel }: IProps): JSX.Element {
 function sends(event: KeyboardEvent, key: 'Enter' | 'Accel Enter'): boolean {
   const accel = event.ctrlKey || event.metaKey;
   return key === 'Enter' ? !event.shiftKey && !event.altKey : accel;
+}
+
+interface ICompletionsProps {
+  id: string;
+  completer: ICompleter;
+  choose: (option: IOption, partial: ICompletionPrefix) => void;
+}
+
+/** The list of completions above the message box. */
+function Completions({ id, completer, choose }: ICompletionsProps): JSX.Element | null {
+  const { trans } = useServices();
+  const { options, active, partial, notice } = completer;
+  const list = useRef<HTMLUListElement>(null);
+  useEffect(() => {
+    list.current?.children[active]?.scrollIntoView({ block: 'nearest' });
+  }, [active, options]);
+  if (partial === null) {
+    return null;
+  }
+  return (
+    <div className="tk-Completions">
+      {options.length > 0 && (
+        <ul ref={list} id={id} role="listbox" aria-label={trans.__('Suggestions')}>
+          {options.map((option, place) => (
+            <li
+              key={`${option.label} ${place}`}
+              id={`${id}-${place}`}
+              role="option"
+              aria-selected={place === active}
+              className="tk-Completion"
+              onMouseDown={event => {
+                event.preventDefault();
+                choose(option, partial);
+              }}
+            >
+              <span>{option.label}</span>
+              <span className="tk-Completion-note">{option.note}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+      <div role="status" className="tk-Completion-note">
+        {notice}
+      </div>
+    </div>
+  );
+}
+
+/** Keep a text area as high as its text, up to its maximum height, also when its width changes. */
+function useAutosize(box: RefObject<HTMLTextAreaElement>, text: string): void {
+  useLayoutEffect(() => fit(box.current), [box, text]);
+  useEffect(() => {
+    const node = box.current;
+    if (node === null) {
+      return;
+    }
+    let width = 0;
+    // In a hidden panel the text has no height, so fit again when the width changes.
+    const observer = new ResizeObserver(() => {
+      if (node.clientWidth !== width) {
+        width = node.clientWidth;
+        fit(node);
+      }
+    });
+    observer.observe(node);
+    return () => observer.disconnect();
+  }, [box]);
+}
+
+function fit(box: HTMLTextAreaElement | null): void {
+  if (box !== null) {
+    box.style.height = 'auto';
+    box.style.height = `${box.scrollHeight + box.offsetHeight - box.clientHeight}px`;
+  }
 }

@@ -1,27 +1,25 @@
 import { runIcon, stopIcon } from '@jupyterlab/ui-components';
-import { type JSX, Suspense } from 'react';
+import { useState } from 'react';
+import type { JSX } from 'react';
 
 import { type Mode, MODES } from '../api/events';
-import { dollars, tokens } from '../chat/describe';
+import { dollars, duration, tokens } from '../chat/describe';
 import { type IPanelState, modelOf, modeOf } from '../state/app';
-import { isBusy, total } from '../state/chat';
+import { isBusy, type ITurn, total } from '../state/chat';
+import { Button, ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import { ContextMeter } from './later';
-import { ToolButton } from './ToolButton';
 
 interface IProps {
   panel: IPanelState;
 }
 
-/** The bar below the message box: mode, model, cost, and the buttons to send and stop. */
+/** The bar below the message box: mode, model, and figures. */
 export function ComposerBar({ panel }: IProps): JSX.Element {
   const { controller, trans } = useServices();
   const mode = useSelector(state => modeOf(state, panel));
   const chosen = useSelector(state => modelOf(state, panel));
   const usual = useSelector(state => state.models);
-  const showCost = useSelector(state => state.preferences.showCost);
   const turns = useChat(panel.chat, ({ turns }) => turns);
-  const busy = isBusy({ turns });
   const names: Record<Mode, [string, string]> = {
     plan: [trans.__('Plan'), trans.__('Read only, and answer with a plan')],
     ask: [trans.__('Ask'), trans.__('Ask before changing or running anything')],
@@ -29,8 +27,6 @@ export function ComposerBar({ panel }: IProps): JSX.Element {
     auto: [trans.__('Auto'), trans.__('Change and run without asking')]
   };
   const models = usual?.models ?? [];
-  const { tokens: count, cost } = total({ turns });
-  const writes = panel.compose.draft.text.trim() !== '';
   return (
     <div className="tk-Bar">
       <select
@@ -61,16 +57,18 @@ export function ComposerBar({ panel }: IProps): JSX.Element {
           ))}
         </select>
       )}
-      <span className="tk-Bar-cost">
-        {showCost && count > 0
-          ? [tokens(count), ...(cost === null ? [] : [dollars(cost)])].join(' · ')
-          : ''}
-      </span>
-      {turns.some(turn => turn.usage?.context_tokens != null) && (
-        <Suspense fallback={null}>
-          <ContextMeter turns={turns} />
-        </Suspense>
-      )}
+      <Figures turns={turns} />
+    </div>
+  );
+}
+
+/** The buttons to send a message, and to stop what runs, in the message box. */
+export function SendButtons({ panel }: IProps): JSX.Element {
+  const { controller, trans } = useServices();
+  const busy = useChat(panel.chat, isBusy);
+  const writes = panel.compose.draft.text.trim() !== '';
+  return (
+    <span className="tk-Send">
       {busy && (
         <ToolButton
           icon={stopIcon}
@@ -80,12 +78,96 @@ export function ComposerBar({ panel }: IProps): JSX.Element {
       )}
       {(!busy || writes) && (
         <ToolButton
+          className="tk-ToolButton tk-mod-accept"
           icon={runIcon}
           label={busy ? trans.__('Queue') : trans.__('Send')}
           disabled={!writes}
           onClick={() => void controller.submit()}
         />
       )}
-    </div>
+    </span>
+  );
+}
+
+/** The share of the context, in percent, from which the person is warned. */
+const NEARLY_FULL = 80;
+
+/** Tokens, cost and the model's context, which opens to the figures; nothing before the first answer. */
+function Figures({ turns }: { turns: readonly ITurn[] }): JSX.Element | null {
+  const { controller, trans } = useServices();
+  const [sending, setSending] = useState(false);
+  const { tokens: spent, cost } = total({ turns });
+  const last = turns.findLast(turn => !turn.replaced && turn.usage !== null)?.usage;
+  const context = turns.findLast(turn => !turn.replaced && turn.usage?.context_tokens != null);
+  if (last == null) {
+    return null;
+  }
+  const { context_tokens: used, context_window: size, compacts } = context?.usage ?? last;
+  const percent =
+    used == null || size == null ? null : Math.min(100, Math.round((used / size) * 100));
+  const isFull = percent !== null && percent >= NEARLY_FULL;
+  const advice = isFull ? trans.__('Compact the chat, or start another one.') : '';
+  const input = last.input_tokens + last.cache_read_tokens + last.cache_write_tokens;
+  const rows: [string, string][] = [
+    [
+      trans.__('Context'),
+      used == null
+        ? ''
+        : percent === null || size == null
+          ? trans.__('%1 tokens', tokens(used))
+          : trans.__('%1% (%2 of %3 tokens)', percent, tokens(used), tokens(size))
+    ],
+    [
+      trans.__('This chat'),
+      [trans.__('%1 tokens', tokens(spent)), ...(cost === null ? [] : [dollars(cost)])].join(' · ')
+    ],
+    [
+      trans.__('Last answer'),
+      [
+        trans.__('%1 in', tokens(input)),
+        trans.__('%1 out', tokens(last.output_tokens)),
+        ...(last.cost_usd === null ? [] : [dollars(last.cost_usd)]),
+        duration(last.seconds)
+      ].join(' · ')
+    ]
+  ];
+  const onCompact = async (): Promise<void> => {
+    setSending(true);
+    try {
+      await controller.compact(trans.__('Compact the chat'));
+    } finally {
+      setSending(false);
+    }
+  };
+  // A pending plan would be passed over by any message.
+  const canCompact = compacts && !isBusy({ turns }) && !turns.some(turn => turn.plans);
+  return (
+    <details className={isFull ? 'tk-Figures tk-mod-full' : 'tk-Figures'}>
+      <summary title={trans.__('Tokens, cost and context')}>
+        {percent === null ? trans.__('%1 tokens', tokens(spent)) : trans.__('Context %1%', percent)}
+      </summary>
+      <div className="tk-Figures-box">
+        <dl>
+          {rows
+            .filter(([, value]) => value !== '')
+            .map(([name, value]) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>{value}</dd>
+              </div>
+            ))}
+        </dl>
+        <span role="status">{advice}</span>
+        {canCompact && (
+          <Button
+            disabled={sending}
+            title={trans.__('Summarize earlier messages to free context')}
+            onClick={() => void onCompact()}
+          >
+            {trans.__('Compact')}
+          </Button>
+        )}
+      </div>
+    </details>
   );
 }

@@ -2,8 +2,8 @@ import type { JSX } from 'react';
 
 import { numberOf } from '../common/position';
 import type { IAbout } from '../state/compose';
-import { Button } from './Button';
 import type { IPromptSubjects } from './notebook';
+import { Button } from './controls';
 import { useSelector, useServices } from './services';
 
 /** The start page of an empty chat, with suggested prompts. */

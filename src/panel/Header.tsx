@@ -3,8 +3,8 @@ import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { notifyOnError } from '../api/notifyOnError';
+import { MenuButton, ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import { ToolButton } from './ToolButton';
 
 interface IProps {
   /** The chat's key in the store. */
@@ -45,15 +45,25 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           {title}
         </button>
       )}
-      <ToolButton
+      <MenuButton
         icon={settingsIcon}
-        label={trans.__('Chat setup')}
-        onClick={() => void commands.execute('tk-ai:setup')}
+        label={trans.__('Settings')}
+        items={[
+          {
+            label: trans.__('Connect a model…'),
+            run: () => void commands.execute('tk-ai:connect')
+          },
+          { label: trans.__('Chat setup…'), run: () => void commands.execute('tk-ai:setup') },
+          {
+            label: trans.__('All settings'),
+            run: () => void commands.execute('settingeditor:open', { query: 'Claude' })
+          }
+        ]}
       />
       <ToolButton
         icon={historyIcon}
         label={trans.__('History')}
-        pressed={showsHistory}
+        aria-pressed={showsHistory}
         onClick={onHistory}
       />
       <ToolButton icon={addIcon} label={trans.__('New chat')} onClick={onNew} />

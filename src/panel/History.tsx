@@ -1,16 +1,16 @@
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { Time } from '@jupyterlab/coreutils';
-import { deleteIcon, downloadIcon, editIcon, notebookIcon } from '@jupyterlab/ui-components';
+import { ellipsesIcon } from '@jupyterlab/ui-components';
 import { useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { ChatInfo } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
 import { nameOfPath } from '../common/deleted';
+import { MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
 import { TitleBox } from './Header';
-import { save as saveAs } from './download';
-import { ToolButton } from './ToolButton';
+import { save as saveAs } from './browser';
 
 interface IProps {
   /** The key of the current chat in the store. */
@@ -29,6 +29,8 @@ export function History({ chat: key }: IProps): JSX.Element {
     const text = `${chat.title} ${nameOfPath(chat.notebook ?? '', trans)}`.toLowerCase();
     return words.every(word => text.includes(word));
   });
+  const none =
+    query.trim() === '' ? trans.__('No chats.') : trans.__('No chat matches “%1”.', query);
   return (
     <div
       className="tk-History"
@@ -65,13 +67,11 @@ export function History({ chat: key }: IProps): JSX.Element {
       </ul>
       {found.length === 0 && (
         <p className="tk-Empty" aria-hidden="true">
-          {trans.__('No chats.')}
+          {none}
         </p>
       )}
       <div className="tk-Announced" role="status">
-        {found.length === 0
-          ? trans.__('No chats.')
-          : query !== '' && trans._n('%1 chat', '%1 chats', found.length)}
+        {found.length === 0 ? none : query !== '' && trans._n('%1 chat', '%1 chats', found.length)}
       </div>
     </div>
   );
@@ -133,34 +133,22 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
           {chat.title}
         </span>
         <span className="tk-Entry-note">
-          {[
-            Time.formatHuman(new Date(chat.updated * 1000)),
-            nameOfPath(chat.notebook ?? '', trans)
-          ].join('  ')}
+          {[Time.formatHuman(new Date(chat.updated * 1000)), nameOfPath(chat.notebook ?? '', trans)]
+            .filter(Boolean)
+            .join(' · ')}
         </span>
       </button>
-      <span className="tk-Entry-tools">
-        <ToolButton
-          icon={editIcon}
-          label={trans.__('Rename %1', chat.title)}
-          onClick={() => setRenaming(true)}
-        />
-        <ToolButton
-          icon={downloadIcon}
-          label={trans.__('Export %1 as Markdown', chat.title)}
-          onClick={() => void save('markdown')}
-        />
-        <ToolButton
-          icon={notebookIcon}
-          label={trans.__('Export %1 as a notebook', chat.title)}
-          onClick={() => void save('notebook')}
-        />
-        <ToolButton
-          icon={deleteIcon}
-          label={trans.__('Delete %1', chat.title)}
-          onClick={() => void remove()}
-        />
-      </span>
+      <MenuButton
+        className="tk-ToolButton tk-Entry-menu"
+        icon={ellipsesIcon}
+        label={trans.__('More about %1', chat.title)}
+        items={[
+          { label: trans.__('Rename'), run: () => setRenaming(true) },
+          { label: trans.__('Export as Markdown'), run: () => void save('markdown') },
+          { label: trans.__('Export as a notebook'), run: () => void save('notebook') },
+          { label: trans.__('Delete…'), run: () => void remove() }
+        ]}
+      />
     </li>
   );
 }

@@ -4,7 +4,7 @@ import { act, cleanup, fireEvent, screen, within } from '@testing-library/react'
 import { unreachable } from '../api/client';
 import { CALL, CHANGE, DONE, MESSAGE, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
-import { box, button, goes, info, type, unfold } from '../testing/screen';
+import { box, button, choose, goes, info, type, unfold } from '../testing/screen';
 
 afterEach(() => {
   cleanup();
@@ -274,7 +274,7 @@ describe('the history', () => {
     const result = within(screen.getByRole('region', { name: 'History' })).getByRole('status');
     expect(result.textContent).toBe('');
     fireEvent.change(search, { target: { value: 'rain' } });
-    expect(result.textContent).toBe('No chats.');
+    expect(result.textContent).toBe('No chat matches “rain”.');
     fireEvent.change(search, { target: { value: 'weath' } });
     expect(result.textContent).toBe('1 chat');
     expect(screen.getAllByRole('listitem')).toHaveLength(1);
@@ -336,7 +336,7 @@ describe('the history', () => {
     ) {
       saved.push(this.download);
     });
-    fireEvent.click(button('Export Weather as Markdown'));
+    choose('More about Weather', 'Export as Markdown');
     await stage.settle();
     const [content, name] = saved;
     expect([(content as Blob).size, name]).toEqual(['d as markdown'.length, 'Weather.md']);
@@ -344,9 +344,9 @@ describe('the history', () => {
 
   it('renames a chat, and cancels with Escape', async () => {
     const stage = await open();
-    fireEvent.click(button('Rename Weather'));
+    choose('More about Weather', 'Rename');
     fireEvent.keyDown(screen.getByRole('textbox', { name: 'Title' }), { key: 'Escape' });
-    fireEvent.click(button('Rename Weather'));
+    choose('More about Weather', 'Rename');
     const title = screen.getByRole('textbox', { name: 'Title' });
     fireEvent.change(title, { target: { value: 'Climate' } });
     fireEvent.keyDown(title, { key: 'Enter' });
@@ -360,7 +360,7 @@ describe('the history', () => {
     await stage.settle();
     fireEvent.click(button('History'));
     await stage.settle();
-    fireEvent.click(button('Delete Sales by region'));
+    choose('More about Sales by region', 'Delete…');
     await stage.settle();
     fireEvent.click(document.querySelector('.jp-Dialog .jp-mod-warn') as HTMLElement);
     await stage.settle();

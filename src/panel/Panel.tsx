@@ -1,4 +1,4 @@
-import { Suspense, useEffect, useMemo } from 'react';
+import { useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { AppStore, IPanelState } from '../state/app';
@@ -6,7 +6,7 @@ import { AgentRequests } from './AgentRequests';
 import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
-import { approvalParts, History } from './later';
+import { History } from './History';
 import { type IPanelServices, ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
 
@@ -41,7 +41,6 @@ interface IColumnProps {
 
 function Column({ panel }: IColumnProps): JSX.Element {
   const { controller, trans } = useServices();
-  useEffect(() => void approvalParts(), []);
   return (
     <section className="tk-Chat" aria-label={trans.__('Chat with Claude')}>
       <Header
@@ -50,11 +49,7 @@ function Column({ panel }: IColumnProps): JSX.Element {
         onHistory={() => controller.showHistory(!panel.showsHistory)}
         onNew={() => controller.open(null)}
       />
-      {panel.showsHistory && (
-        <Suspense fallback={<div className="tk-History" />}>
-          <History chat={panel.chat} />
-        </Suspense>
-      )}
+      {panel.showsHistory && <History chat={panel.chat} />}
       <Transcript key={panel.generation} chat={panel.chat} hidden={panel.showsHistory} />
       <AgentRequests chat={panel.chat} />
       <Composer key={`box ${panel.generation}`} panel={panel} />

@@ -2,7 +2,7 @@ import type { JSX } from 'react';
 
 import type { ErrorInfo } from '../api/events';
 import { UNREACHABLE } from '../api/client';
-import { Button } from './Button';
+import { Button } from './controls';
 import { useServices } from './services';
 
 interface IProps {

@@ -4,9 +4,9 @@ import { unreachable } from '../api/client';
 import type { Answer } from '../api/events';
 import { CALL, PROPOSAL, request } from '../testing/events';
 import { Stage } from '../testing/panel';
-import { box, button, type } from '../testing/screen';
+import { box, button, choose, openMenu, type } from '../testing/screen';
 import { AnswerGuard } from '../common/answerGuard';
-import { requestCards } from './requestCards';
+import { requestCards } from './Question';
 
 const ASKS = {
   kind: 'permission',
@@ -43,20 +43,22 @@ describe('an approval request', () => {
     return stage;
   };
 
-  it.each([
-    ['["a", 10, 20, "b"]', false],
-    ['["é", 10, 20, "ж", "字"]', false],
-    ['["א", 10, 20, "ב"]', true],
-    ['["ا", 10, 20, "b"]', true]
-  ])('says where the order may be another than it looks: %s', async (text, isSaid) => {
+  it('says where the order may be another than it looks', async () => {
     const stage = new Stage();
     await stage.say('Run it.');
     const [step] = PROPOSAL.steps;
-    const steps = [
-      { ...(step as (typeof PROPOSAL.steps)[0]), lines: [{ mark: '+', text } as const] }
-    ];
+    const lines = [{ mark: '+', text: '["א", 10, 20, "ב"]' } as const];
+    const steps = [{ ...(step as (typeof PROPOSAL.steps)[0]), lines }];
     await stage.happens(CALL, { ...ASKS, proposal: { ...PROPOSAL, steps } });
-    expect(within(question()).queryByText(/from right to left/) !== null).toBe(isSaid);
+    expect(within(question()).queryByText(/from right to left/)).not.toBeNull();
+  });
+
+  it('asks about a change that counts as running as about a change', async () => {
+    const stage = new Stage();
+    await stage.say('Add a picture.');
+    const steps = PROPOSAL.steps.map(step => ({ ...step, runs: false }));
+    await stage.happens(CALL, { ...ASKS, proposal: { ...PROPOSAL, steps } });
+    expect(screen.getByRole('group', { name: 'Change a.ipynb?' })).toBeTruthy();
   });
 
   it('shows the whole proposal, and takes no focus', async () => {
@@ -107,42 +109,40 @@ describe('an approval request', () => {
   it('is answered by a click that began on the same button, and by no other', async () => {
     const stage = await ask();
     fireEvent.pointerDown(button('Deny'));
-    fireEvent.click(button('Approve in this notebook'), { detail: 1 });
+    fireEvent.click(button('Approve'), { detail: 1 });
     fireEvent.click(button('Approve'), { detail: 2 });
     await stage.settle();
     expect(stage.given).toEqual([]);
-    fireEvent.pointerDown(button('Approve in this chat'));
-    fireEvent.click(button('Approve in this chat'), { detail: 1 });
+    fireEvent.pointerDown(button('Deny'));
+    fireEvent.click(button('Deny'), { detail: 1 });
     await stage.settle();
-    expect(stage.given).toEqual([['p', 'chat', undefined]]);
+    expect(stage.given).toEqual([['p', 'deny', undefined]]);
   });
 
-  it.each([
-    [['once', 'chat', 'chat_tool', 'deny'] as const, 'chat', 'chat_tool'],
-    [['once', 'chat_tool', 'deny'] as const, 'chat_tool', 'chat_tool'],
-    [['once', 'chat', 'deny'] as const, 'chat', null]
-  ])('has one standing answer of %j, for all tools or one', async (answers, all, one) => {
-    const stage = await ask(answers);
-    fireEvent.click(button('Approve in this chat'));
+  it('has standing answers in a menu, for all tools or one', async () => {
+    const stage = await ask(['once', 'chat', 'chat_tool', 'notebook', 'deny']);
+    expect(openMenu('More answers')).toEqual([
+      'Always allow in this chat',
+      'Always allow in this notebook',
+      'Always allow in this chat: only “insert_cell”',
+      'Deny with a note…'
+    ]);
+    fireEvent.keyDown(document.querySelector('.lm-Menu') as HTMLElement, { keyCode: 27 });
+    expect(document.activeElement).toBe(button('More answers'));
+    choose('More answers', 'Always allow in this notebook');
+    choose('More answers', 'Always allow in this chat: only “insert_cell”');
     await stage.settle();
-    const only = screen.queryByRole('checkbox', { name: 'Only for this tool' });
-    if (only !== null) {
-      fireEvent.click(only);
-      fireEvent.click(button('Approve in this chat'));
-      await stage.settle();
-    }
-    const given = one === null ? [all] : [all, one];
-    expect(stage.given.map(([, answer]) => answer)).toEqual(given);
+    expect(stage.given).toEqual([['p', 'notebook', undefined]]);
   });
 
   it('is denied with a note, which Escape cancels', async () => {
     const stage = await ask();
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.keyDown(note, { key: 'Escape' });
     await stage.settle();
     expect(document.activeElement).toBe(question());
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     const again = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.change(again, { target: { value: ' Use y. ' } });
     fireEvent.keyDown(again, { key: 'Enter' });
@@ -150,42 +150,15 @@ describe('an approval request', () => {
     expect(stage.given).toEqual([['p', 'deny', 'Use y.']]);
   });
 
-  it('takes only an answer that is shown, with a note and without', async () => {
+  it('is not answered by a key on its card while a note is written', async () => {
     const stage = await ask();
-    for (let step = 0; step < 40; step++) {
-      const cancel = screen.queryByRole('button', { name: 'Cancel' });
-      switch (Math.floor(Math.random() * 4)) {
-        case 0:
-          fireEvent.click(cancel ?? button('Deny with a note…'));
-          break;
-        case 1:
-          fireEvent.click(screen.queryByRole('checkbox') ?? question());
-          break;
-        default: {
-          const key = Math.random() < 0.5 ? 'Enter' : 'Escape';
-          const label = key === 'Enter' ? 'Approve' : 'Deny';
-          const isShown = screen.queryByRole('button', { name: label }) !== null;
-          act(() => question().focus());
-          fireEvent.keyDown(question(), { key });
-          await stage.settle();
-          const answer = key === 'Enter' ? 'once' : 'deny';
-          expect(stage.given.splice(0).map(([, given]) => given)).toEqual(isShown ? [answer] : []);
-        }
-      }
-    }
-  });
-
-  it('is not approved by Enter on its card while a note is written', async () => {
-    const stage = await ask();
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     fireEvent.change(note(), { target: { value: 'Use y.' } });
     act(() => question().focus());
     fireEvent.keyDown(question(), { key: 'Enter' });
-    await stage.settle();
-    expect([stage.given, (note() as HTMLTextAreaElement).value]).toEqual([[], 'Use y.']);
     fireEvent.keyDown(question(), { key: 'Escape' });
     await stage.settle();
-    expect(stage.given).toEqual([['p', 'deny', 'Use y.']]);
+    expect([stage.given, (note() as HTMLTextAreaElement).value]).toEqual([[], 'Use y.']);
   });
 
   it('can be answered again after an error', async () => {
@@ -207,7 +180,7 @@ describe('an approval request', () => {
   it('leaves its note in the message box when it is settled elsewhere', async () => {
     const stage = await ask();
     type('Half a th');
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     fireEvent.change(note(), { target: { value: 'Use y, ' } });
     await stage.happens(settles);
     expect([document.activeElement, box().value]).toEqual([box(), 'Use y, ']);
@@ -218,7 +191,7 @@ describe('an approval request', () => {
 
   it('keeps its note below what is being written in the message box', async () => {
     const stage = await ask();
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     fireEvent.change(note(), { target: { value: 'Use y' } });
     act(() => box().focus());
     type('Half a th');
@@ -231,7 +204,7 @@ describe('an approval request', () => {
 
   it('leaves its note in its own chat when another one is opened', async () => {
     const stage = await ask();
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     fireEvent.change(note(), { target: { value: 'Use y' } });
     act(() => stage.controller.open(null));
     await stage.settle();
@@ -241,10 +214,10 @@ describe('an approval request', () => {
 
   it.each([true, false])('leaves no note that was sent or cancelled: %j', async isAnsweredFirst => {
     const stage = await ask();
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     fireEvent.change(note(), { target: { value: 'Use x' } });
     fireEvent.keyDown(note(), { key: 'Escape' });
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     fireEvent.change(note(), { target: { value: 'Use y' } });
     let answered = (): void => undefined;
     stage.taking = () => new Promise(resolve => (answered = resolve));
@@ -291,7 +264,7 @@ describe('requests of other agents', () => {
     const stage = new Stage();
     await stage.say('Hello');
     await stage.waiting(request('a'));
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.change(note, { target: { value: 'Use y' } });
     act(() => stage.controller.open(null));

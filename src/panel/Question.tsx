@@ -1,23 +1,23 @@
-import { useId, useLayoutEffect, useRef, useState } from 'react';
+/** Approval requests: what exactly would happen, and the answers. */
+
+import { ellipsesIcon } from '@jupyterlab/ui-components';
+import { useId, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
-import type { Answer } from '../api/events';
-import type { ICall, IQuestion } from '../state/chat';
-import { visible } from '../common/visible';
+import type { Answer, Proposal, ProposalStep } from '../api/events';
 import { useAnswerGuard, usePress } from '../common/answerGuard';
-import { Button } from './Button';
-import { requestCards } from './requestCards';
+import { stepLines } from '../common/diff';
+import { visible } from '../common/visible';
+import type { ICall, IQuestion } from '../state/chat';
+import { CodeLines } from './CodeLines';
+import { Button, type IMenuItem, MenuButton } from './controls';
 import { useServices } from './services';
-import { ProposalView } from './ProposalView';
-
-/** The label and the tooltip of each answer; an answer for one tool has the label of that for all. */
-export type Labels = Record<Exclude<Answer, `${string}_tool`>, readonly [string, string]>;
-
-/** Matches the end of an answer for one tool. */
-const NARROW = /_tool$/;
 
 /** Maximum characters of the note of a denial. */
 const MAX_NOTE = 2000;
+
+/** What a standing approval of a chat is for: its label, and its meaning as a tooltip. */
+export type ForChat = readonly [label: string, meaning: string];
 
 interface IProps {
   question: IQuestion;
@@ -26,8 +26,9 @@ interface IProps {
   who?: string;
   /** The id of the request's chat, if it is not that of this transcript; null for none. */
   chat?: string | null;
-  title: string;
-  labels: Labels;
+  /** The meaning of an approval for this once. */
+  once: string;
+  forChat: ForChat;
   /** Sends the answer. It can be sent again if the request is still pending. */
   onAnswer: (choice: Answer, message?: string) => Promise<unknown>;
   children?: JSX.Element | null;
@@ -37,38 +38,32 @@ interface IProps {
 export function Question(props: { call: ICall; question: IQuestion }): JSX.Element {
   const { call, question } = props;
   const { controller, trans } = useServices();
-  const runs = question.effect === 'EXECUTE';
-  const labels: Labels = {
-    ...useCommonLabels(question),
-    once: [trans.__('Approve'), trans.__('Approve this call (Enter)')],
-    chat: [
-      trans.__('Approve in this chat'),
-      runs
-        ? trans.__('Let this chat run code without asking')
-        : trans.__('Let this chat edit notebooks without asking')
-    ]
-  };
   return (
     <QuestionCard
       key={question.id}
       question={question}
       tool={call.tool}
-      title={useTitle(question)}
-      labels={labels}
+      once={trans.__('Approve this call (Enter)')}
+      forChat={[
+        trans.__('Always allow in this chat'),
+        question.effect === 'EXECUTE'
+          ? trans.__('Let this chat run code without asking')
+          : trans.__('Let this chat edit notebooks without asking')
+      ]}
       onAnswer={(choice, message) => controller.chat.answer(question.id, choice, message)}
     />
   );
 }
 
 /**
- * A request for an approval: exactly what would happen, and the answers.
+ * A request for an approval.
  *
  * It never takes the focus: what somebody is typing must not become an answer. It takes no answer
  * before it was on the screen long enough to be seen (`answerGuard`), and a click counts where the
  * pointer went down on the same button when it was armed already.
  */
 export function QuestionCard(props: IProps): JSX.Element {
-  const { question, tool, who, chat: id = null, title, labels, onAnswer, children } = props;
+  const { question, tool, who, chat: id = null, once, forChat, onAnswer, children } = props;
   const { controller, trans } = useServices();
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
@@ -76,12 +71,10 @@ export function QuestionCard(props: IProps): JSX.Element {
   const [armed, isArmed] = useAnswerGuard(content, answers);
   const [answered, setAnswered] = useState(false);
   const [note, setNote] = useState<string | null>(null);
-  const [only, setOnly] = useState(false);
   const waiting = useId();
   // With an open note the request was seen, and the note moves its buttons.
   const isReady = (armed || note !== null) && !answered;
   const mayAnswer = (): boolean => !answered && (note !== null || isArmed());
-
   const isOwn = who === undefined;
   const unsent = useRef('');
   const sent = useRef<string | null>(null);
@@ -106,16 +99,10 @@ export function QuestionCard(props: IProps): JSX.Element {
     };
   }, [controller, id, isOwn]);
 
-  // Only what is shown can be answered. A standing answer and its form for one tool share a place.
-  const shown = question.answers.filter(choice => {
-    const isNarrow = NARROW.test(choice);
-    const other = isNarrow ? wide(choice) : `${choice}_tool`;
-    return note === null
-      ? isNarrow === only || !(question.answers as string[]).includes(other)
-      : choice === 'deny';
-  });
+  const title = useTitle(question);
+  const has = (choice: Answer): boolean => question.answers.includes(choice);
   const answer = (choice: Answer): void => {
-    if (!mayAnswer() || !shown.includes(choice)) {
+    if (!mayAnswer() || !has(choice)) {
       return;
     }
     setAnswered(true);
@@ -126,7 +113,7 @@ export function QuestionCard(props: IProps): JSX.Element {
     void onAnswer(choice, message === '' ? undefined : message).finally(() => setAnswered(false));
   };
   const onKey = (event: KeyboardEvent<HTMLDivElement>): void => {
-    const choice = keyed(event);
+    const choice = note === null ? keyed(event) : null;
     if (choice !== null) {
       answer(choice);
     } else if (!walked(event)) {
@@ -136,20 +123,12 @@ export function QuestionCard(props: IProps): JSX.Element {
     event.stopPropagation();
   };
   const press = usePress(mayAnswer);
-  const button = (choice: Answer, [label, meaning]: readonly [string, string]): JSX.Element => (
-    <Button
-      key={choice}
-      primary={choice === 'once'}
-      title={meaning}
-      // A disabled button would lose the focus.
-      aria-disabled={!isReady}
-      aria-describedby={isReady ? undefined : waiting}
-      {...press}
-      onClick={() => answer(choice)}
-    >
-      {label}
-    </Button>
-  );
+  // A disabled button would lose the focus.
+  const guarded = {
+    'aria-disabled': !isReady,
+    'aria-describedby': isReady ? undefined : waiting,
+    ...press
+  };
   return (
     <div
       ref={card}
@@ -162,7 +141,6 @@ export function QuestionCard(props: IProps): JSX.Element {
       <div ref={content}>
         {who !== undefined && <div className="tk-Question-who">{who}</div>}
         <div className="tk-Question-title">{title}</div>
-        <div className="tk-Question-tool">{tool}</div>
         <ProposalView proposal={question.proposal} />
       </div>
       {children}
@@ -191,24 +169,35 @@ export function QuestionCard(props: IProps): JSX.Element {
       )}
       <div ref={answers} className="tk-Question-answers">
         {note === null ? (
-          shown.map(choice => {
-            const [label, meaning] = labels[wide(choice)];
-            return button(choice, [label, wide(choice) === choice ? meaning : `${label}: ${tool}`]);
-          })
+          <>
+            <Button primary title={once} {...guarded} onClick={() => answer('once')}>
+              {trans.__('Approve')}
+            </Button>
+            {has('deny') && (
+              <Button title={trans.__('Deny (Escape)')} {...guarded} onClick={() => answer('deny')}>
+                {trans.__('Deny')}
+              </Button>
+            )}
+            <MoreAnswers
+              question={question}
+              tool={tool}
+              forChat={forChat}
+              guarded={guarded}
+              onAnswer={answer}
+              onNote={() => setNote('')}
+            />
+          </>
         ) : (
           <>
-            {button('deny', [trans.__('Deny'), trans.__('Deny with this note (Enter)')])}
+            <Button
+              title={trans.__('Deny with this note (Enter)')}
+              {...guarded}
+              onClick={() => answer('deny')}
+            >
+              {trans.__('Deny')}
+            </Button>
             <Button onClick={() => setNote(null)}>{trans.__('Cancel')}</Button>
           </>
-        )}
-        {note === null && question.answers.includes('deny') && (
-          <Button onClick={() => setNote('')}>{trans.__('Deny with a note…')}</Button>
-        )}
-        {note === null && question.answers.some(each => NARROW.test(each)) && (
-          <label>
-            <input type="checkbox" checked={only} onChange={() => setOnly(!only)} />
-            {trans.__('Only for this tool')}
-          </label>
         )}
         <span id={waiting} hidden>
           {trans.__('Available once you have had time to read it')}
@@ -218,33 +207,69 @@ export function QuestionCard(props: IProps): JSX.Element {
   );
 }
 
-/** Return the answer for all tools. */
-function wide(choice: Answer): keyof Labels {
-  return choice.replace(NARROW, '') as keyof Labels;
+interface IMoreProps extends Pick<IProps, 'question' | 'tool' | 'forChat'> {
+  guarded: object;
+  onAnswer: (choice: Answer) => void;
+  onNote: () => void;
 }
+
+/** A menu of the standing approvals, for all tools or one, and of a denial with a note. */
+function MoreAnswers(props: IMoreProps): JSX.Element {
+  const { question, tool, forChat, guarded, onAnswer, onNote } = props;
+  const { trans } = useServices();
+  const forNotebook: ForChat = [
+    trans.__('Always allow in this notebook'),
+    question.effect === 'EXECUTE'
+      ? trans.__('Let all my chats and agents run code in this notebook')
+      : trans.__('Let all my chats and agents edit this notebook')
+  ];
+  const only = ([label, meaning]: ForChat): ForChat => [
+    trans.__('%1: only “%2”', label, tool),
+    meaning
+  ];
+  const lasting: [Answer, ForChat][] = [
+    ['chat', forChat],
+    ['notebook', forNotebook],
+    ['chat_tool', only(forChat)],
+    ['notebook_tool', only(forNotebook)]
+  ];
+  const items: IMenuItem[] = lasting
+    .filter(([choice]) => question.answers.includes(choice))
+    .map(([choice, [label, caption]]) => ({ label, caption, run: () => onAnswer(choice) }));
+  if (question.answers.includes('deny')) {
+    items.push({ label: trans.__('Deny with a note…'), run: onNote });
+  }
+  return (
+    <MenuButton icon={ellipsesIcon} label={trans.__('More answers')} {...guarded} items={items} />
+  );
+}
+
+/** What a step does to a notebook without running anything. */
+const WRITES: ReadonlySet<string> = new Set([
+  'insert',
+  'change',
+  'delete',
+  'move',
+  'outputs',
+  'create'
+]);
 
 /** Return the title of a request. */
-export function useTitle({ effect, notebook }: Pick<IQuestion, 'effect' | 'notebook'>): string {
+function useTitle({ effect, notebook, proposal }: IQuestion): string {
   const { trans } = useServices();
-  const where = notebook === null ? null : visible(notebook);
-  if (effect === 'EXECUTE') {
-    return trans.__('Run this in %1?', where ?? trans.__('the kernel'));
+  const { steps, kernel } = proposal;
+  // A change that counts as running loads something from another host.
+  const isWrite = steps.length > 0 && steps.every(({ kind, runs }) => !runs && WRITES.has(kind));
+  if (effect === 'EXECUTE' && !isWrite) {
+    return notebook !== null
+      ? trans.__('Run this in %1?', visible(notebook))
+      : kernel !== null
+        ? trans.__('Run this in the kernel?')
+        : trans.__('Run this on the server?');
   }
-  return where === null ? trans.__('Approve this call?') : trans.__('Change %1?', where);
-}
-
-/** Return the labels that are the same for all requests. */
-export function useCommonLabels({ effect }: IQuestion): Pick<Labels, 'notebook' | 'deny'> {
-  const { trans } = useServices();
-  return {
-    notebook: [
-      trans.__('Approve in this notebook'),
-      effect === 'EXECUTE'
-        ? trans.__('Let all my chats and agents run code in this notebook')
-        : trans.__('Let all my chats and agents edit this notebook')
-    ],
-    deny: [trans.__('Deny'), trans.__('Deny (Escape)')]
-  };
+  return notebook === null
+    ? trans.__('Approve this call?')
+    : trans.__('Change %1?', visible(notebook));
 }
 
 /**
@@ -283,4 +308,79 @@ function walked(event: KeyboardEvent<HTMLDivElement>): boolean {
 
 function toBox(card: HTMLElement | null): void {
   card?.closest('.tk-Chat')?.querySelector<HTMLElement>('.tk-Box')?.focus();
+}
+
+/** Return the cards of approval requests that are shown in a part of the panel, in order. */
+export function requestCards(root: ParentNode): HTMLElement[] {
+  const cards = [...root.querySelectorAll<HTMLElement>('.tk-Question')];
+  return cards.filter(card => card.closest('[hidden]') === null);
+}
+
+/** Matches letters that are written from right to left, and change the order of what is between them. */
+const FROM_THE_RIGHT =
+  /[\p{sc=Adlm}\p{sc=Arab}\p{sc=Hebr}\p{sc=Nkoo}\p{sc=Rohg}\p{sc=Syrc}\p{sc=Thaa}]/u;
+
+/** All steps of a proposed call. Nothing is collapsed, and code is verbatim. */
+function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
+  const { trans } = useServices();
+  const runs = new Set(proposal.steps.map(step => step.runs));
+  const isMixed = runs.size > 1;
+  return (
+    <>
+      {proposal.steps.length === 0 && (
+        <div className="tk-Step-title">{visible(proposal.title)}</div>
+      )}
+      {proposal.steps.map((step, place) => (
+        <Step key={place} step={step} notebook={proposal.notebook} marked={isMixed} />
+      ))}
+      {proposal.omitted > 0 && (
+        <div className="tk-Question-problem">
+          {trans._n(
+            '%2 more character is not shown.',
+            '%2 more characters are not shown.',
+            proposal.omitted,
+            proposal.omitted.toLocaleString()
+          )}
+        </div>
+      )}
+    </>
+  );
+}
+
+interface IStepProps {
+  step: ProposalStep;
+  /** The notebook that it changes. */
+  notebook: string | null;
+  /** Whether it says that it runs, since others do not. */
+  marked: boolean;
+}
+
+function Step({ step, notebook, marked }: IStepProps): JSX.Element {
+  const { notebook: context, trans } = useServices();
+  const lines = useMemo(() => stepLines(step), [step]);
+  return (
+    <div className={step.runs ? 'tk-Step tk-mod-runs' : 'tk-Step'}>
+      {step.title !== '' && (
+        <div className="tk-Step-title">
+          {step.runs && marked && <span className="tk-Step-runs">{trans.__('Runs')}</span>}
+          {visible(step.title)}
+        </div>
+      )}
+      {lines.length > 0 && (
+        <CodeLines lines={lines} mime={context.mimeOf(notebook, typeOf(step))} whole />
+      )}
+      {lines.some(({ text }) => FROM_THE_RIGHT.test(text)) && (
+        <div className="tk-Notice">
+          {trans.__(
+            'Some letters are written from right to left: what is between them may be in another order than it looks.'
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Return the type of the cell that a step changes; empty for none. */
+function typeOf({ runs, cell, cell_type }: ProposalStep): string {
+  return runs ? 'code' : (cell?.type ?? cell_type ?? '');
 }

@@ -3,7 +3,6 @@ import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
 import type { ChatSetupInfo, ServerStatus, StandingInfo } from '../api/setupModels';
-import { promptOptions } from './promptOptions';
 import { SetupView } from './SetupView';
 
 const trans = nullTranslator.load('tk-ai-extension');
@@ -109,17 +108,6 @@ describe('the prompts', () => {
     const [review, mine] = within(region('Prompts')).getAllByRole('listitem');
     expect(review?.textContent).toBe('/review [cell] Review a cellProject');
     expect(mine?.textContent).toContain('Yours');
-  });
-
-  it('are offered by their beginning, also in another case', async () => {
-    let asked = 0;
-    const api = { prompts: () => Promise.resolve([...SETUP.prompts].slice(0, ++asked * 2)) };
-    const options = await promptOptions('REV', trans, api);
-    expect(options).toEqual([
-      { label: '/review', note: '[cell] · Review a cell · Project’s prompt', text: '/review ' }
-    ]);
-    expect(await promptOptions('', trans, api)).toHaveLength(2);
-    expect(asked).toBe(1);
   });
 });
 

@@ -1,20 +1,12 @@
-import {
-  Fragment,
-  Suspense,
-  useCallback,
-  useEffect,
-  useLayoutEffect,
-  useRef,
-  useState
-} from 'react';
+import { Fragment, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { useRested } from '../common/rested';
 import { isActive } from '../state/app';
 import { isBusy, type ITurn } from '../state/chat';
+import { Fold } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import { Fold } from './Fold';
-import { RestoredNote } from './later';
+import { RestoredNote } from './TurnEnd';
 import { Problem } from './Problem';
 import { EmptyChat } from './EmptyChat';
 import { Turn } from './Turn';
@@ -73,9 +65,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
                 key={turn.id}
                 turn={turn}
                 chat={chat}
-
                 preferThinking={preferences.showThinking}
-                showCost={preferences.showCost}
               />
             ));
             return first?.replaced === true ? (
@@ -86,12 +76,10 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
                 >
                   {() => rendered}
                 </Fold>
-                <Suspense fallback={null}>
-                  {stretch.map(
-                    ({ id, restored }) =>
-                      restored !== null && <RestoredNote key={id} notebooks={restored} />
-                  )}
-                </Suspense>
+                {stretch.map(
+                  ({ id, restored }) =>
+                    restored !== null && <RestoredNote key={id} notebooks={restored} />
+                )}
               </Fragment>
             ) : (
               rendered
@@ -102,7 +90,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
               problem={{
                 code: 'unreachable',
                 message: trans.__('Connection lost. Reconnecting…'),
-                hint: trans.__('Claude is still working; nothing is lost.'),
+                hint: trans.__('If the server is running, Claude goes on.'),
                 retryable: true
               }}
               onRetry={() => controller.chat.reconnect()}
@@ -119,7 +107,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
       </div>
       {!atEnd && (
         <button type="button" className="tk-Button tk-ToEnd" onClick={toEnd}>
-          {trans.__('↓ New')}
+          {trans.__('↓ Latest')}
         </button>
       )}
     </div>

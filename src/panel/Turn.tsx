@@ -1,24 +1,22 @@
-import { copyIcon, editIcon, undoIcon } from '@jupyterlab/ui-components';
-import { memo, Suspense, useState } from 'react';
+import { editIcon } from '@jupyterlab/ui-components';
+import { memo, useState } from 'react';
 import type { JSX } from 'react';
 
 import { doing } from '../chat/describe';
 import { nameOfPath } from '../common/deleted';
 import { type Item, isUnsent, type ITurn, waits } from '../state/chat';
 import { CallCard } from './CallCard';
-import { copyText } from './clipboard';
-import { Cost, Queued, RestoreQuestion, TodoList, TurnEnd } from './later';
+import { Button, ToolButton } from './controls';
 import { useSelector, useServices } from './services';
 import { Markdown } from './Markdown';
 import { Problem } from './Problem';
-import { ToolButton } from './ToolButton';
+import { TodoList, TurnEnd } from './TurnEnd';
 
 interface IProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
   preferThinking: boolean;
-  showCost: boolean;
 }
 
 /** A message with its answer. */
@@ -27,8 +25,6 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
   const { controller, trans } = useServices();
   const continueText = useContinueText();
   const agent = useSelector(({ models }) => models?.agents?.[turn.model.replace(/:.*/, '')]);
-  const last = lastWords(turn);
-  const [restores, setRestores] = useState(false);
   return (
     <div
       className="tk-Turn"
@@ -41,18 +37,11 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         <div className="tk-Who">
           {trans.__('You')}
           {!turn.replaced && (
-            <>
-              <ToolButton
-                icon={editIcon}
-                label={trans.__('Edit and send again')}
-                onClick={() => controller.edit(turn)}
-              />
-              <ToolButton
-                icon={undoIcon}
-                label={trans.__('Restore to here')}
-                onClick={() => setRestores(true)}
-              />
-            </>
+            <ToolButton
+              icon={editIcon}
+              label={trans.__('Edit and send again')}
+              onClick={() => controller.edit(turn)}
+            />
           )}
         </div>
         <div className="tk-Said-text">{turn.text}</div>
@@ -67,29 +56,13 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           ))}
         </div>
       </div>
-      <Suspense fallback={null}>
-        {restores && !turn.replaced && (
-          <RestoreQuestion turn={turn} onClose={() => setRestores(false)} />
-        )}
-        {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} canSteer={agent === undefined} />}
-      </Suspense>
+      {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} canSteer={agent === undefined} />}
       <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
-        <div className="tk-Who">
-          {agent ?? trans.__('Claude')}
-          {last !== '' && turn.end !== null && (
-            <ToolButton
-              icon={copyIcon}
-              label={trans.__('Copy the answer')}
-              onClick={() => void copyText(last)}
-            />
-          )}
-        </div>
+        <div className="tk-Who">{agent ?? trans.__('Claude')}</div>
         {turn.items.map((item, place) => (
           <Part key={keyOf(item, place)} item={item} open={props.preferThinking} />
         ))}
-        <Suspense fallback={null}>
-          {turn.todo.length > 0 && <TodoList items={turn.todo} />}
-        </Suspense>
+        {turn.todo.length > 0 && <TodoList items={turn.todo} />}
         {turn.end === null && <Doing turn={turn} />}
         {turn.error !== null && (
           <Problem
@@ -102,14 +75,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
             }
           />
         )}
-        <Suspense fallback={null}>
-          {turn.end !== null && (
-            <>
-              <TurnEnd turn={turn} chat={chat} continueText={continueText} />
-              {props.showCost && <Cost turn={turn} />}
-            </>
-          )}
-        </Suspense>
+        {turn.end !== null && <TurnEnd turn={turn} chat={chat} continueText={continueText} />}
       </div>
     </div>
   );
@@ -176,6 +142,35 @@ function keyOf(item: Item, place: number): string {
   }
 }
 
-function lastWords(turn: ITurn): string {
-  return turn.items.flatMap(item => (item.kind === 'text' ? [item.text] : [])).join('\n\n');
+/** The status of a message that is queued, or was withdrawn from the queue. */
+function Queued({
+  turn,
+  canSteer
+}: {
+  turn: ITurn;
+  /** Whether the agent takes messages into a running turn. */
+  canSteer: boolean;
+}): JSX.Element {
+  const { controller, trans } = useServices();
+  // Null until an answer comes; an error is none.
+  const [given, setGiven] = useState<boolean | null>(null);
+  return (
+    <div className="tk-Ending">
+      <span className="tk-Doing">
+        {isUnsent(turn) ? trans.__('Not sent.') : trans.__('Queued')}
+      </span>
+      {isUnsent(turn) ? (
+        <Button onClick={() => void controller.resend(turn)}>{trans.__('Send')}</Button>
+      ) : (
+        <>
+          {canSteer && given !== false && (
+            <Button onClick={() => void controller.chat.steer(turn.id).then(setGiven)}>
+              {trans.__('Send now')}
+            </Button>
+          )}
+          <Button onClick={() => void controller.chat.stop(turn.id)}>{trans.__('Remove')}</Button>
+        </>
+      )}
+    </div>
+  );
 }

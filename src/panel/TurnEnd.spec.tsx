@@ -1,25 +1,23 @@
-import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
+import { cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
 import type { ModelsInfo, NetChange } from '../api/events';
 import { AnswerGuard } from '../common/answerGuard';
-import { DEFAULTS } from '../state/preferences';
 import { CALL, CHANGE, DONE, RESULT, type Payload } from '../testing/events';
 import { Stage } from '../testing/panel';
-import { box } from '../testing/screen';
+import { box, choose, openMenu } from '../testing/screen';
 
 const STOPPED = { kind: 'done', end: 'stopped', text: '' } as const;
 
 const press = (name: string): boolean => fireEvent.click(screen.getByRole('button', { name }));
 const has = (name: string): boolean => screen.queryByRole('button', { name }) !== null;
-const chips = (): (string | null)[] => {
-  const group = screen.queryByRole('group', { name: 'Suggested next steps' });
-  return group === null
-    ? []
-    : within(group)
-        .getAllByRole('button')
-        .map(each => each.textContent);
+/** The items of the menu of the last answer. */
+const items = (): string[] => {
+  const found = openMenu('More');
+  fireEvent.keyDown(document.querySelector('.lm-Menu') as HTMLElement, { keyCode: 27 });
+  return found;
 };
+const pick = (item: string): void => choose('More', item);
 
 const change = (some: object): Payload => ({ ...CHANGE, ...some });
 const net = (some: Partial<NetChange>): NetChange => ({
@@ -54,39 +52,31 @@ afterEach(() => {
   jest.restoreAllMocks();
 });
 
-describe('Restore to here', () => {
+describe('Restore to before this message', () => {
   const taken = [{ notebook: 'a.ipynb', cells: ['y'], left: ['Cell @x stays.'], stayed: ['x'] }];
+  const answer = async (stage: Stage, button: string): Promise<void> => {
+    pick('Restore to before this message…');
+    await stage.settle();
+    fireEvent.click(
+      await waitFor(() => document.querySelector(`.jp-Dialog .${button}`) as Element)
+    );
+    await stage.settle();
+  };
 
-  it('asks first, restores once, and puts the message into the box', async () => {
+  it('asks first, and puts the message into the box', async () => {
     const stage = new Stage();
     await worked(stage, CHANGE);
-    press('Restore to here');
-    await stage.settle();
-    expect(document.activeElement?.textContent).toBe('Restore');
-    fireEvent.keyDown(document.activeElement as HTMLElement, { key: 'Escape' });
-    expect([has('Restore'), stage.restored]).toEqual([false, []]);
-
-    let answered = (): void => undefined;
-    stage.taking = () => new Promise(resolve => (answered = resolve));
-    press('Restore to here');
-    await stage.settle();
-    press('Restore');
-    press('Restore');
-    await stage.settle();
+    await answer(stage, 'jp-mod-reject');
+    expect(stage.restored).toEqual([]);
+    await answer(stage, 'jp-mod-warn');
     await stage.happens({ kind: 'restored', notebooks: taken });
-    await act(async () => {
-      answered();
-      await Promise.resolve();
-    });
     await stage.settle();
-    expect(stage.restored).toEqual(['t']);
-    expect(box().value).toBe('Work.');
+    expect([stage.restored, box().value]).toEqual([['t'], 'Work.']);
     expect(screen.getByText('1 replaced message')).toBeTruthy();
     const note = screen.getByText(/Restored to before this message/);
     expect(note.textContent).toContain('1 cell was restored. 1 cell stays as it is');
     fireEvent.click(within(note).getByRole('button', { name: 'Cell 1' }));
     expect(stage.revealed).toEqual(['x']);
-    stage.taking = () => Promise.resolve();
     // Sent as a new message: the chat is before the other one already.
     await stage.say('Work better.', 'u');
     expect(stage.sent.at(-1)).not.toHaveProperty('replaces');
@@ -96,10 +86,7 @@ describe('Restore to here', () => {
     const stage = new Stage();
     await worked(stage, CHANGE);
     stage.taking = () => Promise.reject(unreachable());
-    press('Restore to here');
-    await stage.settle();
-    press('Restore');
-    await stage.settle();
+    await answer(stage, 'jp-mod-warn');
     expect(screen.getByText('The server cannot be reached.')).toBeTruthy();
     expect([box().value, screen.queryByText('1 replaced message')]).toEqual(['', null]);
   });
@@ -130,26 +117,25 @@ describe('Try again', () => {
   it.each([
     ['Undo and try again', { notebook_of: 't', replaces: 't', undo_replaced: true }],
     ['Keep and try again', { notebook_of: 't', replaces: 't' }]
-  ])('asks about the changes: %s', async (name, expected) => {
+  ])('says what is done with the changes: %s', async (name, expected) => {
     const stage = new Stage();
     await worked(stage, CHANGE);
-    press('Try again');
-    expect(stage.sent).toHaveLength(1);
-    expect(document.activeElement?.textContent).toBe('Undo and try again');
-    press(name);
+    pick(name);
     await stage.settle();
     const { chat, ...again } = stage.sent[1] ?? { message: '' };
     expect([chat, again]).toEqual(['c', { ...stage.sent[0], ...expected }]);
   });
 
-  it('does not ask without changes, and is at the last answer only', async () => {
+  it('is at the last answer only', async () => {
     const stage = new Stage();
     await stage.say('One.');
     await stage.happens(DONE);
     await stage.say('Two.', 'u');
-    expect(has('Try again')).toBe(false);
+    expect(items()).toEqual(['Restore to before this message…']);
     await stage.happens(DONE);
-    press('Try again');
+    const [, last] = screen.getAllByRole('button', { name: 'More' });
+    (last as HTMLElement).setAttribute('aria-label', 'Last');
+    choose('Last', 'Try again');
     await stage.settle();
     expect(stage.sent.at(-1)).toMatchObject({ message: 'Two.', replaces: 'u' });
     expect(stage.sent.at(-1)).not.toHaveProperty('undo_replaced');
@@ -174,7 +160,7 @@ describe('a message for a running turn', () => {
     expect(has('Remove')).toBe(false);
     stage.turn('t');
     await stage.happens(DONE);
-    expect(has('Try again')).toBe(true);
+    expect(items()).toContain('Try again');
   });
 
   it('stays queued with an agent that takes none', async () => {
@@ -226,12 +212,12 @@ describe('the changes of a turn', () => {
     expect(within(changes).getByText('1 cell changed')).toBeTruthy();
     const cells = changes.querySelectorAll('details');
     expect(cells).toHaveLength(1);
-    expect(cells[0]?.querySelector('summary')?.textContent).toBe('New cell 3+1 −0');
+    expect(cells[0]?.querySelector('summary')?.textContent).toBe('New cell 3+1 ');
     const fold = cells[0] as HTMLDetailsElement;
     fold.open = true;
     fireEvent(fold, new Event('toggle'));
     await stage.settle();
-    expect(fold.querySelectorAll('.tk-Line-text')).toHaveLength(1);
+    expect(fold.querySelectorAll('.cm-line')).toHaveLength(1);
     fireEvent.click(within(fold).getByRole('button', { name: 'Undo this cell' }));
     await stage.settle();
     expect(stage.undone).toEqual([{ 7: ['z'], 8: ['z'] }]);
@@ -241,11 +227,12 @@ describe('the changes of a turn', () => {
     const stage = new Stage();
     const other = change({ action: 'replace', cell: 'y', entry: 9, diff: '-a\n+b' });
     await worked(stage, CHANGE, other);
-    press('Show all');
+    pick('Show all diffs');
     await stage.settle();
     const changes = screen.getByRole('group', { name: 'Changes' });
     expect([...changes.querySelectorAll('details')].map(each => each.open)).toEqual([true, true]);
-    press('Hide all');
+    pick('Hide all diffs');
+    await stage.settle();
     expect([...changes.querySelectorAll('details')].map(each => each.open)).toEqual([false, false]);
   });
 });
@@ -283,36 +270,37 @@ describe('Keep', () => {
 });
 
 describe('suggested next steps', () => {
-  const failed = { id: 'y', index: 1, line: 'df.plot()' };
+  const failed = { id: 'z', index: 1, line: 'df.plot()' };
 
   it('follow from what the turn left, and fill the message box', async () => {
     const stage = new Stage({}, null, failed);
-    stage.unrun = ['z', 'y'];
+    stage.unrun = ['y'];
     await worked(stage, CHANGE);
-    expect(chips()).toEqual(['Fix cell 2', 'Run the changed cell', 'Explain the changes']);
-    press('Fix cell 2');
+    expect(items()).toEqual([
+      'Undo and try again',
+      'Keep and try again',
+      'Fix cell 2',
+      'Run the changed cell',
+      'Explain the changes',
+      'Restore to before this message…'
+    ]);
+    pick('Fix cell 2');
     await stage.settle();
     expect([box().value, stage.sent.length]).toEqual(['Fix cell 2', 1]);
   });
 
-  it('are about the notebook of the turn only, and not shown if nothing is left', async () => {
+  it('are about what the turn did only, and not there after a stop', async () => {
     const stage = new Stage({}, null, failed);
     await stage.say('Hello.');
     await stage.happens(DONE);
-    expect(chips()).toEqual(['Fix cell 2']);
+    expect(items()).toEqual(['Try again', 'Restore to before this message…']);
     cleanup();
-    const nothing = new Stage();
-    await nothing.say('Hello.');
-    await nothing.happens(DONE);
-    expect(chips()).toEqual([]);
-  });
-
-  it('can be switched off, and are not shown after a stop', async () => {
-    const stage = new Stage({ preferences: { ...DEFAULTS, nextSteps: false } }, null, failed);
-    await worked(stage, CHANGE);
-    expect([chips(), has('Try again')]).toEqual([[], true]);
-    await stage.say('More.', 'u');
-    await stage.happens(STOPPED);
-    expect([chips(), has('Try again'), has('Retry')]).toEqual([[], false, true]);
+    const stopped = new Stage({}, null, failed);
+    await stopped.say('More.', 'u');
+    await stopped.happens(STOPPED);
+    expect([items(), has('Continue')]).toEqual([
+      ['Try again', 'Restore to before this message…'],
+      true
+    ]);
   });
 });

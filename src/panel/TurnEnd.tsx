@@ -1,65 +1,48 @@
-/** What is below an answer, and what a turn is restored with: in a chunk that loads later. */
+/** What is below an answer. */
 
-import { useEffect, useRef, useState } from 'react';
-import type { JSX, ReactNode } from 'react';
+import { Dialog, showDialog } from '@jupyterlab/apputils';
+import { ellipsesIcon } from '@jupyterlab/ui-components';
+import type { JSX } from 'react';
 
 import type { Mode, TakenBack, TodoItem } from '../api/events';
 import { reviewOf } from '../changes/turnReview';
+import { touchedCell } from '../chat/runs';
 import { Decisions } from '../common/Decisions';
 import { nameOfPath } from '../common/deleted';
-import { cellName } from '../common/position';
+import { cellName, numberOf } from '../common/position';
 import { isBusy, type ITurn } from '../state/chat';
+import type { IAbout } from '../state/compose';
 import { NOTHING_KEPT } from '../state/keptChanges';
-import { Button } from './Button';
+import { copyText } from './browser';
 import { Changes } from './Changes';
-import { nextSteps } from './nextSteps';
+import { Button, type IMenuItem, MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-
-export { CallDetails } from './CallDetails';
-export { Cost } from './Cost';
 
 interface IProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
-}
-
-interface IEndProps extends IProps {
   /** The message that asks the agent to continue. */
   continueText: string;
 }
 
 /** How a turn ended, its changes, and what can be done next. */
-export function TurnEnd(props: IEndProps): JSX.Element {
-  const { turn, chat, continueText } = props;
-  const isLast = useChat(
-    chat,
-    state =>
-      !isBusy(state) &&
-      state.turns.findLast(each => !each.replaced && !each.steered)?.id === turn.id
-  );
+export function TurnEnd({ turn, chat, continueText }: IProps): JSX.Element {
+  const { controller, trans } = useServices();
+  const items = useMenu(turn, chat);
   return (
     <>
       {turn.end === 'stopped' && !turn.replaced && (
-        <Stopped turn={turn} continueText={continueText} />
+        <div className="tk-Ending">
+          <span>{trans.__('Stopped. Changes made so far were kept.')}</span>
+          <Button onClick={() => void controller.resend(turn, { text: continueText })}>
+            {trans.__('Continue')}
+          </Button>
+        </div>
       )}
       {turn.end === 'done' && turn.plans && !turn.replaced && <Plan turn={turn} />}
-      <Changes {...props} />
-      {isLast && turn.end === 'done' && <Again {...props} />}
+      <Changes turn={turn} chat={chat} items={items} />
     </>
-  );
-}
-
-function Stopped({ turn, continueText }: Pick<IEndProps, 'turn' | 'continueText'>): JSX.Element {
-  const { controller, trans } = useServices();
-  return (
-    <div className="tk-Ending">
-      <span>{trans.__('Stopped. Changes made so far were kept.')}</span>
-      <Button onClick={() => void controller.resend(turn, { text: continueText })}>
-        {trans.__('Continue')}
-      </Button>
-      <Button onClick={() => void controller.resend(turn)}>{trans.__('Retry')}</Button>
-    </div>
   );
 }
 
@@ -73,133 +56,102 @@ function Plan({ turn }: { turn: ITurn }): JSX.Element {
     void controller.chat.answerPlan(turn.id, { answer: 'approve', mode });
   };
   return (
-    <Decisions className="tk-Ending">
-      <span>{trans.__('This is a plan. Nothing was changed.')}</span>
-      <Button primary onClick={() => approve('edit')}>
-        {trans.__('Approve')}
-      </Button>
-      <Button onClick={() => approve('ask')}>{trans.__('Approve, but ask each time')}</Button>
-      <Button onClick={() => controller.revise(turn)}>{trans.__('Change the plan…')}</Button>
-    </Decisions>
+    <>
+      <div>{trans.__('This is a plan. Nothing was changed.')}</div>
+      <Decisions className="tk-Ending">
+        <Button primary onClick={() => approve('edit')}>
+          {trans.__('Approve')}
+        </Button>
+        <Button onClick={() => controller.revise(turn)}>{trans.__('Change the plan…')}</Button>
+        <MenuButton
+          icon={ellipsesIcon}
+          label={trans.__('More answers')}
+          items={[{ label: trans.__('Approve, but ask each time'), run: () => approve('ask') }]}
+        />
+      </Decisions>
+    </>
   );
 }
 
-/** A button that sends the message again, and suggestions for the next message. */
-function Again({ turn, chat }: IProps): JSX.Element {
-  const { controller, notebook, trans } = useServices();
+/** Return what else can be done with a turn. */
+function useMenu(turn: ITurn, chat: string): IMenuItem[] {
+  const { controller, notebook, reviews, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
   const keptOf = useSelector(({ kept }) => kept);
-  const suggests = useSelector(({ preferences }) => preferences.nextSteps);
+  const isLast = useChat(
+    chat,
+    state =>
+      !isBusy(state) &&
+      state.turns.findLast(each => !each.replaced && !each.steered)?.id === turn.id
+  );
   // The notebook's cells may have changed.
   useSelector(({ seen }) => seen);
-  const [asks, setAsks] = useState(false);
-  const reviews = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT);
-  const standing = reviews.filter(({ status }) => status === 'open' || status === 'kept');
-  const steps = suggests ? nextSteps(turn, standing, notebook, trans) : [];
-  if (asks) {
-    return (
-      <Question
-        text={trans.__('Undo the changes of this answer first?')}
-        onClose={() => setAsks(false)}
-      >
-        <Button primary onClick={() => void controller.resend(turn, { again: 'undo' })}>
-          {trans.__('Undo and try again')}
-        </Button>
-        <Button onClick={() => void controller.resend(turn, { again: 'keep' })}>
-          {trans.__('Keep and try again')}
-        </Button>
-      </Question>
-    );
+  const changed = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT).filter(
+    ({ status }) => status === 'open' || status === 'kept'
+  );
+  const items: IMenuItem[] = [];
+  const add = (label: string, run: () => unknown): void =>
+    void items.push({ label, run: () => void run() });
+  const text = turn.items.flatMap(item => (item.kind === 'text' ? [item.text] : [])).join('\n\n');
+  if (text !== '') {
+    add(trans.__('Copy the answer'), () => copyText(text));
   }
-  return (
-    <div className="tk-Ending">
-      <Button
-        onClick={() =>
-          standing.length > 0 ? setAsks(true) : void controller.resend(turn, { again: 'keep' })
-        }
-      >
-        {trans.__('Try again')}
-      </Button>
-      {steps.length > 0 && (
-        <div className="tk-Ending" role="group" aria-label={trans.__('Suggested next steps')}>
-          {steps.map(({ text, about }) => (
-            <Button key={text} onClick={() => controller.write(text, about)}>
-              {text}
-            </Button>
-          ))}
-        </div>
-      )}
-    </div>
-  );
-}
-
-interface IQuestionProps {
-  text: string;
-  /** The buttons that do something. */
-  children: ReactNode;
-  onClose: () => void;
-}
-
-/** A question in the transcript. Its first button has the focus; Escape closes it. */
-function Question({ text, children, onClose }: IQuestionProps): JSX.Element {
-  const { trans } = useServices();
-  const group = useRef<HTMLDivElement>(null);
-  useEffect(() => group.current?.querySelector('button')?.focus(), []);
-  return (
-    <div
-      ref={group}
-      className="tk-Ending"
-      role="group"
-      aria-label={text}
-      onKeyDown={event => {
-        if (event.key === 'Escape') {
-          event.stopPropagation();
-          onClose();
-        }
-      }}
-    >
-      <span>{text}</span>
-      {children}
-      <Button onClick={onClose}>{trans.__('Cancel')}</Button>
-    </div>
-  );
-}
-
-interface IRestoreProps {
-  turn: ITurn;
-  onClose: () => void;
-}
-
-/** Asks before the chat and its notebooks are restored to before a turn. */
-export function RestoreQuestion({ turn, onClose }: IRestoreProps): JSX.Element {
-  const { controller, reviews, trans } = useServices();
-  const [busy, setBusy] = useState(false);
-  // Its message comes back into the message box.
-  const restore = async (): Promise<void> => {
-    if (!busy) {
-      setBusy(true);
-      const { chat } = controller;
-      const undone = await chat.restore(turn.id);
-      undone?.forEach(({ notebook }) => reviews.notifyUndone(notebook));
-      if (undone !== null && controller.chat === chat) {
+  if (isLast && turn.error === null) {
+    if (changed.length > 0) {
+      add(trans.__('Undo and try again'), () => controller.resend(turn, { again: 'undo' }));
+      add(trans.__('Keep and try again'), () => controller.resend(turn, { again: 'keep' }));
+    } else {
+      add(trans.__('Try again'), () => controller.resend(turn, { again: 'keep' }));
+    }
+  }
+  if (isLast && turn.end === 'done') {
+    const write = (label: string, about: IAbout | null = null): void =>
+      add(label, () => controller.write(label, about));
+    const path = turn.notebook;
+    if (path !== null && notebook.seen?.notebook === path) {
+      const { failed } = notebook.promptSubjects;
+      const touched = turn.items.map(item => item.kind === 'call' && touchedCell(item));
+      if (failed && touched.some(each => each && each.cell === failed.id)) {
+        const about = { notebook: path, cells: [failed.id] };
+        write(trans.__('Fix cell %1', numberOf(failed.index)), about);
+      }
+      const here = changed.filter(each => each.notebook === path).map(({ cell }) => cell);
+      const cells = notebook.unrun(here).filter(cell => cell !== failed?.id);
+      if (cells.length > 0) {
+        write(trans._n('Run the changed cell', 'Run the changed cells', cells.length), {
+          notebook: path,
+          cells
+        });
+      }
+    }
+    if (turn.todo.some(({ status }) => status !== 'completed')) {
+      write(trans.__('Continue with the to-do list'));
+    }
+    if (changed.length > 0) {
+      write(trans.__('Explain the changes'));
+    }
+  }
+  if (!turn.replaced) {
+    const restore = async (): Promise<void> => {
+      const { chat: model } = controller;
+      const answer = await showDialog({
+        title: trans.__('Restore to before this message?'),
+        body: trans.__(
+          'The changes of this message and of all later ones are undone. Its text returns to the message box.'
+        ),
+        buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Restore') })]
+      });
+      const undone = answer.button.accept ? await model.restore(turn.id) : null;
+      undone?.forEach(each => reviews.notifyUndone(each.notebook));
+      // Its message comes back into the message box.
+      if (undone !== null && controller.chat === model) {
         controller.edit(turn);
         controller.composeNew();
       }
-      onClose();
-    }
-  };
-  return (
-    <Question
-      text={trans.__(
-        'Undo the changes of this message and of all later ones, and continue from before it?'
-      )}
-      onClose={onClose}
-    >
-      <Button primary aria-disabled={busy} onClick={() => void restore()}>
-        {trans.__('Restore')}
-      </Button>
-    </Question>
-  );
+    };
+    add(trans.__('Restore to before this message…'), restore);
+  }
+  return items;
 }
 
 /** What was undone when the chat was restored, and what stays. */

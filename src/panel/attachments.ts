@@ -1,21 +1,29 @@
 /** Attachments of a message, and why a file cannot be attached. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Contents } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { type Found, type IRefused, MAX_ATTACHED } from '../state/compose';
-
-type Loaded = typeof import('./attachFile');
+import type { ImageAttachment } from '../api/contextModels';
+import { type Found, type IAttached, type IRefused, MAX_ATTACHED } from '../state/compose';
 
 /** Milliseconds within which a file is read. */
 const READ_WITHIN = 60_000;
+/** Maximum bytes of an image that the server accepts. */
+const MAX_IMAGE = 5_000_000;
+/** Maximum bytes of a text file that the server reads. */
+const MAX_FILE = 20_000_000;
+
+type ImageType = ImageAttachment['mime'];
+const IMAGE_TYPES: readonly ImageType[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+const BINARY =
+  /^(audio|font|image|video)\/(?!svg)|^application\/(gzip|octet-stream|pdf|vnd\.|x-(7z|bzip|hdf|python-code|rar|tar|xz)|zip)/;
 
 /** Read a file for a message. It ends and never rejects: a message may wait for it. */
-async function read(name: string, how: (loaded: Loaded) => Promise<Found>): Promise<Found> {
+async function read(name: string, reading: Promise<Found>): Promise<Found> {
   const refused = { name, why: 'gone' } as const;
   try {
     return await Promise.race([
-      import(/* webpackChunkName: "notebook" */ './attachFile').then(how),
+      reading,
       new Promise<Found>(resolve => setTimeout(resolve, READ_WITHIN, refused))
     ]);
   } catch {
@@ -25,7 +33,7 @@ async function read(name: string, how: (loaded: Loaded) => Promise<Found>): Prom
 
 /** Attach a file from outside of JupyterLab, which must be an image. */
 export function attachLocalFile(file: File): Promise<Found> {
-  return read(file.name, loaded => loaded.attachLocalFile(file));
+  return read(file.name, readLocalFile(file));
 }
 
 /** Attach a file of the server, as text or image. */
@@ -34,7 +42,59 @@ export function attachServerFile(
   path: string
 ): Promise<Found> {
   const name = contents.localPath(path);
-  return read(name, loaded => loaded.attachServerFile(contents, path, name));
+  return read(name, readServerFile(contents, path, name));
+}
+
+async function readLocalFile(file: File): Promise<Found> {
+  const { type } = file;
+  if (!isImage(type)) {
+    return { name: file.name, why: 'no image' };
+  }
+  if (file.size > MAX_IMAGE) {
+    return { name: file.name, why: 'large' };
+  }
+  const url = await new Promise<string>((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result as string);
+    reader.onerror = () => reject(reader.error ?? new Error('unreadable'));
+    reader.readAsDataURL(file);
+  });
+  return imageOf(file.name, type, url.slice(url.indexOf(',') + 1));
+}
+
+async function readServerFile(
+  contents: Pick<Contents.IManager, 'get'>,
+  path: string,
+  name: string
+): Promise<Found> {
+  const { type, mimetype, size } = await contents.get(path, { content: false });
+  if (type === 'directory') {
+    return { name, why: 'folder' };
+  }
+  // It is null if the server does not know the type.
+  const mime = (mimetype as string | null) ?? '';
+  if (isImage(mime)) {
+    if ((size ?? 0) > MAX_IMAGE) {
+      return { name, why: 'large' };
+    }
+    const whole = await contents.get(path, { content: true, format: 'base64', type: 'file' });
+    return imageOf(name, mime, String(whole.content).replace(/\s/g, ''));
+  }
+  if (BINARY.test(mime)) {
+    return { name, why: 'no text' };
+  }
+  if ((size ?? 0) > MAX_FILE) {
+    return { name, why: 'large' };
+  }
+  return { label: name, attachment: { kind: 'file', path: name } };
+}
+
+function isImage(mime: string): mime is ImageType {
+  return (IMAGE_TYPES as readonly string[]).includes(mime);
+}
+
+function imageOf(label: string, mime: ImageType, data: string): IAttached {
+  return { label, attachment: { kind: 'image', mime, data } };
 }
 
 /** Return the message about files that were not attached. */
@@ -42,7 +102,7 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
   const say = ({ name, why }: IRefused): string => {
     switch (why) {
       case 'folder':
-        return trans.__('%1 is a folder. Attach its files instead.', name);
+        return trans.__('%1 is a folder. Attach its files instead.', name || '/');
       case 'gone':
         return trans.__('%1 cannot be read.', name);
       case 'lost':

@@ -10,9 +10,11 @@ import {
 } from '@jupyterlab/ui-components';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { ReadonlyJSONObject, ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
+import { showConnect } from './connect';
 import type { IPanelServices } from './services';
+import { showSetup } from './setup';
 import type { IAbout } from '../state/compose';
 import { chatIcon } from '../common/icon';
 import type { PanelManager } from './panelManager';
@@ -56,7 +58,7 @@ export function addCommands(
       args['isLauncher'] === true ? trans.__('Claude') : trans.__('Open Chat in a Tab'),
     caption: trans.__('Open a chat with Claude in the main area'),
     icon: args => (args['isLauncher'] === true ? chatIcon : launchIcon),
-    describedBy: () => described('main', trans),
+    describedBy: { args: argumentsOf('main', trans) },
     execute: args => {
       const { chat, name } = args;
       const isNew = args['isLauncher'] === true || chat !== undefined;
@@ -88,7 +90,7 @@ export function addCommands(
     label: args => (typeof args['label'] === 'string' ? args['label'] : trans.__('Ask Claude')),
     caption: trans.__('Write a message about the current notebook in the chat'),
     icon: editIcon,
-    describedBy: () => described('ask', trans),
+    describedBy: { args: argumentsOf('ask', trans) },
     execute: async args => {
       const { controller } = manager.beside();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
@@ -115,29 +117,14 @@ export function addCommands(
   add(CommandIDs.connect, {
     label: trans.__('Connect a Model'),
     caption: trans.__('Show how to connect Claude or another model'),
-    execute: async () => {
-      const { showConnect } = await import(/* webpackChunkName: "connect" */ './connect');
-      await showConnect(services);
-    }
+    execute: () => showConnect(services)
   });
   add(CommandIDs.setup, {
     label: trans.__('Chat Setup'),
     caption: trans.__('Instructions, prompts, MCP servers and approvals'),
     icon: settingsIcon,
-    execute: async () => {
-      const { showSetup } = await import(/* webpackChunkName: "setup" */ './setup');
-      await showSetup(services);
-    }
+    execute: () => showSetup(services)
   });
-}
-
-/** Return the arguments of a command. They are described when somebody asks for them. */
-async function described(
-  command: 'main' | 'ask',
-  trans: TranslationBundle
-): Promise<CommandRegistry.Description> {
-  const { argumentsOf } = await import(/* webpackChunkName: "setup" */ './commandArguments');
-  return { args: argumentsOf(command, trans) };
 }
 
 /** Return what a message is about; null without a notebook. */
@@ -147,4 +134,51 @@ function aboutOf({ notebook, cells }: ReadonlyPartialJSONObject): IAbout | null 
   }
   const ids = Array.isArray(cells) ? cells : [];
   return { notebook, cells: ids.filter(id => typeof id === 'string') };
+}
+
+/** Return the schema of the arguments of a command. */
+function argumentsOf(command: 'main' | 'ask', trans: TranslationBundle): ReadonlyJSONObject {
+  return command === 'main'
+    ? {
+        type: 'object',
+        properties: {
+          chat: {
+            type: ['string', 'null'],
+            description: trans.__(
+              'The id of a chat; null for a new chat. Default: the current chat'
+            )
+          },
+          name: {
+            type: 'string',
+            description: trans.__('The id of the tab before a reload')
+          },
+          isLauncher: {
+            type: 'boolean',
+            description: trans.__('Whether the command is shown in the launcher')
+          }
+        }
+      }
+    : {
+        type: 'object',
+        required: ['message'],
+        properties: {
+          message: { type: 'string', description: trans.__('The message') },
+          send: {
+            type: 'boolean',
+            description: trans.__('Whether the message is sent immediately')
+          },
+          notebook: {
+            type: 'string',
+            description: trans.__(
+              'The path of the notebook that the message is about. Default: the current notebook'
+            )
+          },
+          cells: {
+            type: 'array',
+            items: { type: 'string' },
+            description: trans.__('The ids of the cells in that notebook that the message is about')
+          },
+          label: { type: 'string', description: trans.__('The label of the command') }
+        }
+      };
 }

@@ -3,7 +3,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 
 import { complete, together } from './completion';
 import type { NotebookContext } from './notebook';
-import { type ICompletions, type IOption, prefixAt } from './prefix';
+import { type ICompletions, type IOption, prefixAt } from './completion';
 
 const trans = nullTranslator.load('tk-ai-extension');
 

@@ -1,14 +1,56 @@
-/** Completions of a `@` or a `/`. It is loaded when the first one is typed. */
+/** Completions of a `@` or a `/` in the message box. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { useEffect, useState } from 'react';
+import type { KeyboardEvent } from 'react';
 
 import { ApiError } from '../api/client';
+import type { PromptInfo } from '../api/setupModels';
 import { cellName, numberOf } from '../common/position';
+import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
-import { promptOptions } from './promptOptions';
 import { cellResults, selections } from './pointing';
-import type { ICompletionPrefix, ICompletions, IOption } from './prefix';
+import { useSelector, useServices } from './services';
+import { SetupApi } from './setupApi';
 import { findVariables } from './variables';
+
+/** A completion of a `@` or a `/`. */
+export interface IOption {
+  label: string;
+  /** A note beside the label. */
+  note: string;
+  /** The text that replaces the word. */
+  text: string;
+  attached?: IAttached;
+  /** A command of the panel that is run immediately. */
+  command?: string;
+}
+
+/** The word before the cursor that is completed. */
+export interface ICompletionPrefix {
+  sign: '@' | '/';
+  word: string;
+  start: number;
+}
+
+/** Completions, and why some are missing; empty for no reason. */
+export interface ICompletions {
+  options: readonly IOption[];
+  notice: string;
+}
+
+/** Return the word to complete at the cursor; null for none. */
+export function prefixAt(text: string, cursor: number): ICompletionPrefix | null {
+  const before = text.slice(0, cursor);
+  const command = /^\/([\w.:-]*)$/.exec(before);
+  if (command !== null) {
+    return { sign: '/', word: command[1] ?? '', start: 0 };
+  }
+  const reference = /(?:^|\s)@([^\s@]*)$/.exec(before);
+  return reference === null
+    ? null
+    : { sign: '@', word: reference[1] ?? '', start: cursor - (reference[1] ?? '').length - 1 };
+}
 
 /** Maximum number of completions. */
 const OFFERED = 20;
@@ -27,7 +69,7 @@ export function complete(
   if (sign === '/') {
     const options = commands(trans).filter(option => option.label.startsWith(`/${word}`));
     onFound({ options, notice: '' });
-    void promptOptions(word, trans).then(prompts => {
+    void promptOptions(word, notebook, trans).then(prompts => {
       onFound({ options: [...options, ...prompts], notice: '' });
     });
     return;
@@ -189,4 +231,127 @@ function commands(trans: TranslationBundle): IOption[] {
     run('connect', trans.__('Connect a model'), 'tk-ai:connect'),
     run('stop', trans.__('Stop Claude'), 'tk-ai:stop')
   ];
+}
+
+/** Return the prompts that begin with a word; none if the server does not answer. */
+async function promptOptions(
+  word: string,
+  { contents }: NotebookContext,
+  trans: TranslationBundle
+): Promise<IOption[]> {
+  try {
+    const prompts = await new SetupApi(contents.serverSettings).prompts();
+    return prompts
+      .filter(({ name }) => name.toLowerCase().startsWith(word.toLowerCase()))
+      .map(prompt => ({
+        label: `/${prompt.name}`,
+        note: noteOf(prompt, trans),
+        text: `/${prompt.name} `
+      }));
+  } catch {
+    return [];
+  }
+}
+
+/** Return the arguments, the description and the origin of a prompt. */
+function noteOf({ hint, description, origin }: PromptInfo, trans: TranslationBundle): string {
+  const from = origin === 'user' ? trans.__('Your prompt') : trans.__('Project’s prompt');
+  return [hint, description, from].filter(text => text !== '').join(' · ');
+}
+
+export interface ICompleter extends ICompletions {
+  active: number;
+  partial: ICompletionPrefix | null;
+  /** Handle a key. Return whether it was handled. */
+  onKey(event: KeyboardEvent): boolean;
+}
+
+/** What was found so far. */
+interface IFound extends ICompletions {
+  /** Identifies the word. */
+  key: string;
+  /** Identifies the search, which finds more and more. */
+  search: object | null;
+  chosen: IOption | null;
+}
+
+const NOTHING: IFound = { key: '', search: null, options: [], notice: '', chosen: null };
+
+/** Return all that was found. The chosen completion stays the chosen one, wherever it is then. */
+export function withMore(
+  before: IFound,
+  { options, ...found }: Pick<IFound, 'key' | 'search' | 'options' | 'notice'>
+): IFound {
+  const chosen = before.key === found.key ? before.chosen : null;
+  const kind = (option: IOption): unknown => option.attached?.attachment.kind;
+  const same = options.find(
+    option => chosen?.label === option.label && kind(chosen) === kind(option)
+  );
+  const stays = same ?? (before.search === found.search ? chosen : null);
+  return {
+    ...found,
+    options: same !== undefined || stays === null ? options : [...options, stays],
+    chosen: stays ?? options[0] ?? null
+  };
+}
+
+/** Provide completions for a `@` or `/` before the cursor. */
+export function useCompleter(
+  text: string,
+  cursor: number,
+  choose: (option: IOption, partial: ICompletionPrefix) => void
+): ICompleter {
+  const { notebook, trans } = useServices();
+  const seen = useSelector(state => state.seen);
+  const [found, setFound] = useState(NOTHING);
+  const [dismissed, setDismissed] = useState('');
+  const partial = prefixAt(text, cursor);
+  const key = partial === null ? '' : `${partial.start} ${partial.sign}${partial.word}`;
+  useEffect(() => {
+    let wanted = true;
+    const search = {};
+    const completed = prefixAt(text, cursor);
+    if (completed !== null) {
+      complete(completed, notebook, trans, completions => {
+        if (wanted) {
+          setFound(before => withMore(before, { key, search, ...completions }));
+        }
+      });
+    }
+    return () => {
+      wanted = false;
+    };
+    // The key depends on text and cursor, and the cells on `seen`.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [key, notebook, seen, trans]);
+  const { options, notice, chosen } =
+    partial === null || key === dismissed || found.key !== key ? NOTHING : found;
+  const active = Math.max(0, chosen === null ? 0 : options.indexOf(chosen));
+  const setActive = (place: number): void =>
+    setFound(now => ({ ...now, chosen: options[place] ?? null }));
+
+  const onKey = (event: KeyboardEvent): boolean => {
+    const option = options[active];
+    if (option === undefined || partial === null) {
+      return false;
+    }
+    switch (event.key) {
+      case 'ArrowDown':
+        setActive((active + 1) % options.length);
+        return true;
+      case 'ArrowUp':
+        setActive((active + options.length - 1) % options.length);
+        return true;
+      case 'Enter':
+      case 'Tab':
+        choose(option, partial);
+        return true;
+      case 'Escape':
+        setDismissed(key);
+        return true;
+      default:
+        return false;
+    }
+  };
+  return { options, notice, active, partial, onKey };
 }

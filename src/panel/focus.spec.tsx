@@ -160,9 +160,11 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
   }
 };
 
-const buttons = (stage: Stage, of = 'button:enabled'): HTMLButtonElement[] => [
-  ...stage.node.querySelectorAll<HTMLButtonElement>(of)
-];
+/** The buttons, without those that open a menu, which has the focus then. */
+const buttons = (stage: Stage, of = 'button:enabled'): HTMLButtonElement[] =>
+  [...stage.node.querySelectorAll<HTMLButtonElement>(of)].filter(
+    each => !each.hasAttribute('aria-haspopup')
+  );
 
 /** The name of a button. */
 const named = (node: Element): string | null => node.getAttribute('aria-label') ?? node.textContent;

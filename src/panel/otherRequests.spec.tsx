@@ -5,7 +5,7 @@ import type { PermissionInfo } from '../api/events';
 import { AnswerGuard } from '../common/answerGuard';
 import { CALL, DONE, MESSAGE, numbered, type Payload, PROPOSAL, request } from '../testing/events';
 import { Stage } from '../testing/panel';
-import { box, button, info } from '../testing/screen';
+import { box, choose, info } from '../testing/screen';
 import { PanelManager } from './panelManager';
 
 const ASKS = {
@@ -115,7 +115,7 @@ describe('a request of a chat that is not open', () => {
   it('leaves its note in its own chat', async () => {
     const stage = await started();
     await stage.waiting(ofChat('c'));
-    fireEvent.click(button('Deny with a note…'));
+    choose('More answers', 'Deny with a note…');
     const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.change(note, { target: { value: 'Use y' } });
     await stage.requests({ kind: 'settled', id: 'p', outcome: 'expired' });

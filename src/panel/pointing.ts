@@ -10,7 +10,7 @@ import { serverPath } from '../common/drives';
 import { cellName, numberOf } from '../common/position';
 import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
-import type { IOption } from './prefix';
+import type { IOption } from './completion';
 
 /** Maximum number of characters of a selection that the server accepts. */
 const MAX_SELECTION = 100_000;

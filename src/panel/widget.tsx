@@ -3,7 +3,7 @@ import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
-import { requestCards } from './requestCards';
+import { requestCards } from './Question';
 import type { IPanelServices } from './services';
 import { DropTarget } from './dropTarget';
 import { chatIcon } from '../common/icon';

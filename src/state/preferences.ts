@@ -7,9 +7,7 @@ export interface IPreferences {
   sendWith: 'Enter' | 'Accel Enter';
   activeCell: boolean;
   starters: boolean;
-  nextSteps: boolean;
   showThinking: boolean;
-  showCost: boolean;
   notify: boolean;
   notifyAfter: number;
 }
@@ -20,9 +18,7 @@ export const DEFAULTS: IPreferences = {
   sendWith: 'Enter',
   activeCell: true,
   starters: true,
-  nextSteps: true,
   showThinking: false,
-  showCost: true,
   notify: true,
   notifyAfter: 30
 };

@@ -35,3 +35,21 @@ export function unfold(details: HTMLDetailsElement): void {
 export function info(id: string, title: string): ChatInfo {
   return { id, title, notebook: 'a.ipynb', created: 0, updated: 0, busy: false };
 }
+
+/** Open the menu of a button, and return the labels of its items. */
+export function openMenu(name: string): string[] {
+  fireEvent.click(button(name));
+  const labels = document.querySelectorAll('.lm-Menu-itemLabel');
+  return [...labels].map(({ textContent }) => textContent);
+}
+
+/** Choose an item of a button's menu. */
+export function choose(name: string, item: string): void {
+  const place = openMenu(name).indexOf(item);
+  const menu = document.querySelector('.lm-Menu') as HTMLElement;
+  const [down, enter] = [40, 13];
+  for (let step = 0; step <= place; step++) {
+    fireEvent.keyDown(menu, { keyCode: down });
+  }
+  fireEvent.keyDown(menu, { keyCode: enter });
+}

@@ -43,6 +43,12 @@ async def armed(question: Locator) -> None:
     await expect(question.get_by_role("button", name="Approve", exact=True)).to_be_enabled()
 
 
+async def pick(button: Locator, item: str) -> None:
+    """Choose an item of a button's menu."""
+    await button.click()
+    await button.page.get_by_role("menuitem", name=item, exact=True).click()
+
+
 async def answer(question: Locator, button: str) -> None:
     """Press a button of a question, again where it moved: such a click counts for nothing."""
     found = question.get_by_role("button", name=button, exact=True)

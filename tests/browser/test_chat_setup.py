@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import write_notebook
+from tests.browser.lab import pick, write_notebook
 from tests.support.scripted_model import Answer, ScriptedModel
 
 
@@ -37,7 +37,7 @@ async def test_a_prompt_is_chosen_sent_and_listed(open_lab: OpenLab, model: Scri
         await expect(lab.log.get_by_text("Reviewed.")).to_be_visible()
         await expect(lab.log.get_by_text("Review cell-0 twice.")).to_be_visible()
 
-        await lab.panel.get_by_role("button", name="Chat setup").click()
+        await pick(lab.panel.get_by_role("button", name="Settings"), "Chat setup…")
         dialog = lab.page.get_by_role("dialog")
         await expect(dialog.get_by_role("region", name="Prompts")).to_contain_text("/zz-review")
         await expect(dialog.get_by_role("region", name="MCP servers")).to_contain_text("mcp.json")

@@ -87,7 +87,7 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
     assert expected[0].startswith(mine)
     changes = lab.panel.get_by_role("group", name="Changes")
     await changes.get_by_role("button", name="Undo", exact=True).click()
-    await expect(changes).to_contain_text("Undone")
+    await expect(changes).to_contain_text("undone")
     after = [mine, "print('old')"]
     await page.wait_for_function(HAS, arg=after)
     await saved(lab, NOTEBOOK, after)

@@ -204,14 +204,14 @@ async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
     await seen.review(0).get_by_role("button", name="Undo", exact=True).click()
     await expect(changes).to_contain_text("1 cell changed")
     await changes.get_by_role("button", name="Undo", exact=True).click()
-    await expect(changes).to_contain_text("Undone")
+    await expect(changes).to_contain_text("undone")
     await expect(seen.marks).to_have_count(0)
     assert sources() == ["a = 3", "b = 2"]
 
     await lab.page.reload()
     await lab.ready()
     await lab.command("tk-ai:show-panel")
-    await expect(changes).to_contain_text("Undone")
+    await expect(changes).to_contain_text("undone")
     await expect(changes.get_by_role("button", name="Undo", exact=True)).to_have_count(0)
 
 
@@ -333,9 +333,9 @@ async def test_a_reader_above_is_notified_of_new_text_below(lab: Lab, model: Scr
     end = lab.log.get_by_text("The end.")
     await expect(end).to_be_attached()
     await expect(first).to_be_in_viewport()
-    await lab.panel.get_by_role("button", name="↓ New").click()
+    await lab.panel.get_by_role("button", name="↓ Latest").click()
     await expect(end).to_be_in_viewport()
-    await expect(lab.panel.get_by_role("button", name="↓ New")).to_have_count(0)
+    await expect(lab.panel.get_by_role("button", name="↓ Latest")).to_have_count(0)
     # Content that shrinks takes the view up with it, and what comes then is followed all the same.
     await lab.log.evaluate(SHRINK_AND_GROW)
     await expect(lab.panel.get_by_text("what came last")).to_be_in_viewport()

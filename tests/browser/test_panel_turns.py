@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import panel_violations, violations
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, pick, write_notebook
 from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 
@@ -47,11 +47,15 @@ async def test_a_turn_is_steered_reviewed_as_one_diff_and_restored(
     await expect(diff).to_be_visible()
     await expect(changes.get_by_text("x55 = 55")).to_be_visible()
     await expect(changes.get_by_text("half = 1")).to_have_count(0)
-    await expect(lab.panel.get_by_role("button", name="Run the changed cell")).to_be_visible()
-    await lab.panel.get_by_role("button", name="Restore to here").click()
-    restore = lab.panel.get_by_role("button", name="Restore", exact=True)
-    await expect(restore).to_be_focused()
     assert await violations(lab.page, ".tk-Chat") == []
+    more = changes.get_by_role("button", name="More", exact=True)
+    await more.click()
+    await expect(lab.page.get_by_role("menuitem", name="Run the changed cell")).to_be_visible()
+    await lab.page.keyboard.press("Escape")
+    await expect(more).to_be_focused()
+    await pick(more, "Restore to before this message…")
+    restore = lab.page.get_by_role("dialog").get_by_role("button", name="Restore")
+    await expect(restore).to_be_focused()
     await restore.press("Enter")
 
     await expect(lab.panel.get_by_text("Restored to before this message.")).to_be_visible()

@@ -16,7 +16,7 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.browser.axe import panel_violations
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, answer, armed, write_notebook
+from tests.browser.lab import Lab, answer, armed, pick, write_notebook
 from tests.browser.pictures import picture
 from tests.browser.test_hostile_content import CORPUS, NAME, Watch
 from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
@@ -74,6 +74,12 @@ def asked(page: Page) -> Locator:
         "region", name="Approvals for other agents"
     )
     return questions.get_by_role("group", name="claude-code 2.1 · MCP: ")
+
+
+async def always(question: Locator, item: str) -> None:
+    """Choose a standing answer of a question."""
+    await armed(question)
+    await pick(question.get_by_role("button", name="More answers"), item)
 
 
 async def widen(lab: Lab) -> None:
@@ -146,10 +152,10 @@ async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_aske
         assert await agent("insert_cell", **INSERT) == "permission_required"
         # An answer that does not reach the server is none, and can be given again.
         await lab.page.route("**/api/tk-ai/permissions/*", lambda route: route.abort())
-        await answer(question, "Approve this agent")
+        await always(question, "Always allow this agent")
         await expect(question.get_by_role("alert")).to_have_text("The server cannot be reached.")
         await lab.page.unroute("**/api/tk-ai/permissions/*")
-        await answer(question, "Approve this agent")
+        await always(question, "Always allow this agent")
         await expect(question).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "ok"
         assert await agent("insert_cell", **INSERT) == "ok"
@@ -158,7 +164,7 @@ async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_aske
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "permission_required"
         await expect(question).to_have_count(2)
-        await answer(question.nth(1), "Approve in this notebook")
+        await always(question.nth(1), "Always allow in this notebook")
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "ok"
     # Who goes takes the questions along.
@@ -305,7 +311,10 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
         for line in whole.splitlines()[:10]:
             await expect(question).to_contain_text(line)
         await expect(question).to_contain_text("# ⟨U+202E⟩} ⟨U+2066⟩if admin")
-        assert await question.locator("img, script, iframe, a, svg, style").count() == 0
+        assert (
+            await question.locator("img, script, iframe, a, style, svg:not(button svg)").count()
+            == 0
+        )
         await lab.page.get_by_role("tab", name="Claude").click()
         await agent("insert_cell", notebook=NAME, source=whole)
         notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
