@@ -150,11 +150,6 @@ export interface ModelsInfo {
   ready: boolean;
   model: string;
   models: readonly string[];
-  address: string | null;
-  /** Names of the variables that were found. */
-  configured: readonly string[];
-  /** Names of the variables that have to be set. */
-  missing: readonly string[];
   /**
    * Source of the credentials: environment, project (the file of keys that the settings name) or
    * stored (the connection of the panel).

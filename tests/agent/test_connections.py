@@ -35,7 +35,7 @@ from tk_ai_extension.agent.claude.providers import (
     ProviderSettings,
     choose,
 )
-from tk_ai_extension.agent.models import NewConnection
+from tk_ai_extension.agent.requests import ConnectRequest
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 
@@ -60,8 +60,8 @@ def models(
     )
 
 
-def compatible(url: str, secret: str | None = KEY, model: str = "") -> NewConnection:
-    return NewConnection("compatible", secret, url, model)
+def compatible(url: str, secret: str | None = KEY, model: str = "") -> ConnectRequest:
+    return ConnectRequest(provider="compatible", secret=secret, base_url=url, model=model)
 
 
 @dataclass
@@ -253,14 +253,14 @@ async def test_an_endpoint_without_a_list_needs_the_name_of_a_model(tmp_path: Pa
         (compatible("https://gateway.example", "two words"), "secret"),
         (compatible("https://gateway.example", "line\nbreak"), "secret"),
         (compatible("https://gateway.example", KEY, "a model"), "model"),
-        (NewConnection("anthropic"), "secret"),
-        (NewConnection("oauth", ""), "secret"),
-        (NewConnection("bedrock"), "region"),
-        (NewConnection("vertex", region="global"), "project"),
+        (ConnectRequest(provider="anthropic"), "secret"),
+        (ConnectRequest(provider="oauth", secret=""), "secret"),
+        (ConnectRequest(provider="bedrock"), "region"),
+        (ConnectRequest(provider="vertex", region="global"), "project"),
     ],
 )
 async def test_the_field_that_is_wrong_is_named(
-    tmp_path: Path, new: NewConnection, wrong: str
+    tmp_path: Path, new: ConnectRequest, wrong: str
 ) -> None:
     with pytest.raises(InvalidArguments) as caught:
         await models(tmp_path).connect(new)
@@ -286,17 +286,17 @@ async def test_a_stored_key_is_sent_to_its_own_address_only(
         assert "Authorization" not in other.requests[0].headers
     assert KEY not in (tmp_path / "config" / FILE).read_text("utf-8")
     with pytest.raises(InvalidArguments):
-        await mine.connect(NewConnection("anthropic"))
+        await mine.connect(ConnectRequest(provider="anthropic"))
 
 
 @pytest.mark.proves("connect:address")
 async def test_the_key_of_another_region_is_not_used_again(tmp_path: Path) -> None:
     mine = models(tmp_path)
-    await mine.connect(NewConnection("bedrock", CANARY, region="eu-west-1"))
-    found = await mine.connect(NewConnection("bedrock", region="eu-west-1", model="m"))
+    await mine.connect(ConnectRequest(provider="bedrock", secret=CANARY, region="eu-west-1"))
+    found = await mine.connect(ConnectRequest(provider="bedrock", region="eu-west-1", model="m"))
     assert found["stored"] is not None
     assert found["stored"]["ending"] == "6789"
-    found = await mine.connect(NewConnection("bedrock", region="eu-west-2"))
+    found = await mine.connect(ConnectRequest(provider="bedrock", region="eu-west-2"))
     assert found["stored"] is not None
     assert (found["stored"]["region"], found["stored"]["ending"]) == ("eu-west-2", None)
 
@@ -304,7 +304,9 @@ async def test_the_key_of_another_region_is_not_used_again(tmp_path: Path) -> No
 @pytest.mark.proves("connect:form")
 async def test_clouds_are_stored_without_a_request(tmp_path: Path) -> None:
     mine = models(tmp_path)
-    found = await mine.connect(NewConnection("vertex", region="global", project="my-project"))
+    found = await mine.connect(
+        ConnectRequest(provider="vertex", region="global", project="my-project")
+    )
     assert (found["models"]["provider"], found["models"]["source"]) == ("vertex", "stored")
     assert found["models"]["ready"]
     environment = (await mine.provider()).environment
@@ -388,7 +390,9 @@ async def test_it_says_that_another_source_is_in_force(
 
 @pytest.mark.proves("connect:form")
 async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
-    await models(tmp_path).connect(NewConnection("vertex", region="global", project="pro"))
+    await models(tmp_path).connect(
+        ConnectRequest(provider="vertex", region="global", project="pro")
+    )
     forbidden = models(tmp_path, settings=ProviderSettings(connect=False, contact="Ada"))
     found = await forbidden.connection()
     assert (found["allowed"], found["contact"]) == (False, "Ada")
@@ -404,7 +408,7 @@ async def test_a_file_that_is_not_private_is_named_where_nothing_else_answers(
     tmp_path: Path,
 ) -> None:
     mine = models(tmp_path)
-    await mine.connect(NewConnection("vertex", region="global", project="pro"))
+    await mine.connect(ConnectRequest(provider="vertex", region="global", project="pro"))
     (tmp_path / "config" / FILE).chmod(0o644)
     found = await mine.connection()
     assert found["stored"] is None

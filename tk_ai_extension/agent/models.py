@@ -6,8 +6,7 @@ Without the imports of chats: a server is asked for models before there is a cha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NotRequired, Protocol
+from typing import NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
@@ -16,8 +15,6 @@ class ModelsInfo(TypedDict):
     """Models that answer in chats.
 
     Attributes:
-        configured: Names of the variables that were found.
-        missing: Names of the variables that have to be set.
         source: Source of the credentials: environment, project (the file of keys that the settings
             name) or stored (the connection of the panel).
         agents: Display names of the further agents in ``models``, by their names there.
@@ -28,9 +25,6 @@ class ModelsInfo(TypedDict):
     ready: bool
     model: str
     models: list[str]
-    address: str | None
-    configured: list[str]
-    missing: list[str]
     source: str | None
     hint: str
     agents: NotRequired[dict[str, str]]
@@ -72,27 +66,6 @@ class ConnectionInfo(TypedDict):
     contact: str
     stored: StoredConnection | None
     models: ModelsInfo
-
-
-@dataclass(frozen=True, slots=True)
-class NewConnection:
-    """Connection as a user enters it.
-
-    Attributes:
-        provider: The provider's name.
-        secret: A key or a token. None keeps the stored one, if provider and address are unchanged.
-        base_url: Address of a compatible endpoint; empty for the others.
-        model: The default model; empty for the provider's.
-        region: A cloud's region.
-        project: The Google Cloud project.
-    """
-
-    provider: Literal["anthropic", "oauth", "compatible", "bedrock", "vertex"]
-    secret: str | None = field(default=None, repr=False)
-    base_url: str = ""
-    model: str = ""
-    region: str = ""
-    project: str = ""
 
 
 class ModelProvider(Protocol):

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from tk_ai_extension.agent.claude.connections import connection_of
 from tk_ai_extension.agent.claude.messages_api import open_client
 from tk_ai_extension.agent.claude.providers import KEYS, OAUTH, Connection, host_of
-from tk_ai_extension.agent.models import NewConnection
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
+
+    from tk_ai_extension.agent.requests import ConnectRequest
 
 TIMEOUT = 15.0
 """Seconds until an answer."""
@@ -29,7 +30,7 @@ SMALL = "claude-haiku-4-5"
 """Model of the test, where the provider lists none and the user named none."""
 
 
-async def tested(new: NewConnection, stored: Connection | None) -> Connection:
+async def tested(new: ConnectRequest, stored: Connection | None) -> Connection:
     """Return what the user entered as a connection that works.
 
     Clouds are not asked: they find their credentials, and sign each request, only in Claude's process.

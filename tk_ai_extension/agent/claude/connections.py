@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from jupyter_core.paths import jupyter_config_dir
@@ -24,7 +24,6 @@ from tk_ai_extension.agent.claude.providers import (
     host_of,
     is_elsewhere,
 )
-from tk_ai_extension.agent.models import NewConnection
 from tk_ai_extension.model.errors import InvalidArguments, ReadOnly
 from tk_ai_extension.model.private_files import (
     PrivateFileError,
@@ -32,6 +31,9 @@ from tk_ai_extension.model.private_files import (
     read_private,
     write_private,
 )
+
+if TYPE_CHECKING:
+    from tk_ai_extension.agent.requests import ConnectRequest
 
 FILE = "connection.json"
 
@@ -112,7 +114,7 @@ class ConnectionStore:
         return ReadOnly(f"The connection cannot be saved in {self.file!s}: {error.strerror}.")
 
 
-def connection_of(new: NewConnection, stored: Connection | None) -> Connection:
+def connection_of(new: ConnectRequest, stored: Connection | None) -> Connection:
     """Return what the user entered as a connection, before its test.
 
     Args:
@@ -142,7 +144,7 @@ def connection_of(new: NewConnection, stored: Connection | None) -> Connection:
     return Connection(new.provider, secret, variable, address, new.model)
 
 
-def _address(new: NewConnection) -> str:
+def _address(new: ConnectRequest) -> str:
     """Return the address of an endpoint, without a slash at its end."""
     if new.provider != "compatible":
         return ANTHROPIC
@@ -160,7 +162,7 @@ def _address(new: NewConnection) -> str:
     return url.removesuffix("/v1")
 
 
-def _secret(new: NewConnection, stored: Connection | None, address: str) -> str:
+def _secret(new: ConnectRequest, stored: Connection | None, address: str) -> str:
     """Return the secret that was entered, or the stored one if it was entered for this address."""
     if new.secret:
         secret = new.secret.strip()

@@ -7,13 +7,17 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore, user_folder
 from tk_ai_extension.agent.claude.providers import Connection, Provider, ProviderSettings, choose
 from tk_ai_extension.agent.claude.secrets_file import parse
-from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo, NewConnection
+from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
 from tk_ai_extension.model.errors import PermissionDenied
 from tk_ai_extension.model.private_files import PrivateFileError, read_private
+
+if TYPE_CHECKING:
+    from tk_ai_extension.agent.requests import ConnectRequest
 
 
 class ClaudeModels:
@@ -53,7 +57,7 @@ class ClaudeModels:
         """Return the state of the connection, without its secret."""
         return await asyncio.to_thread(self._connection)
 
-    async def connect(self, new: NewConnection) -> ConnectionInfo:
+    async def connect(self, new: ConnectRequest) -> ConnectionInfo:
         """Test a connection with one request, then store it; return the new state.
 
         Raises:

@@ -151,12 +151,10 @@ class Provider:
         model: The default model.
         models: The models that a chat may choose, the default first.
         thinking: Whether the model supports thinking.
-        configured: Names of the variables that were found.
         missing: What has to be set before it can be used.
         problem: What is wrong with the file of keys or with an address, or None.
         source: Source of the credentials: ``environment``, ``project`` (the file of keys) or ``stored``
             (the connection of the panel).
-        address: Host and port, if the address is not a known one.
         secrets: Values that must not be logged.
     """
 
@@ -165,11 +163,9 @@ class Provider:
     model: str
     models: tuple[str, ...]
     thinking: bool = True
-    configured: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     problem: str | None = None
     source: str | None = None
-    address: str | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -216,10 +212,7 @@ class Provider:
             "ready": self.ready,
             "model": self.model,
             "models": list(self.models),
-            "address": self.address,
-            "configured": list(self.configured),
             "source": self.source,
-            "missing": list(self.missing),
             "hint": self.hint,
         }
 
@@ -287,11 +280,9 @@ def choose(
         model=model,
         models=tuple(dict.fromkeys(e for e in (model, *offered) if e)),
         thinking=not small,
-        configured=tuple(sorted(each for each in values if not matches(each, NETWORK))),
         missing=_missing(name, values, model),
         problem=problem,
         source=source,
-        address=_shown(values.get(ADDRESS, "")) if name == "compatible" else None,
         secrets=tuple(each for each in secrets if each != model),
     )
 
@@ -451,14 +442,3 @@ def _for_small(model: str) -> dict[str, str]:
         "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
         "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
     }
-
-
-def _shown(url: str) -> str:
-    """Return host and port of an address; the rest may hold a password."""
-    host = host_of(url)
-    host = f"[{host}]" if ":" in host else host
-    try:
-        port = urlsplit(url).port
-    except ValueError:
-        port = None
-    return host if port is None else f"{host}:{port}"

@@ -72,13 +72,8 @@ class ConnectionHandler(OwnerHandler):
         The key is sent to the connection's own address only, and no response contains it.
         """
         self.check_owner("connect a model")
-        from tk_ai_extension.agent.models import NewConnection
-
-        new = NewConnection(
-            body.provider, body.secret, body.base_url, body.model, body.region, body.project
-        )
         models = await self.services.chat_models()
-        return await models.described(await models.claude.connect(new))
+        return await models.described(await models.claude.connect(body))
 
     @operation("execute", "disconnect_model")
     async def delete(self) -> ConnectionInfo:
