@@ -451,7 +451,7 @@ def stop_server(project: Project) -> tuple[list[str], bool]:
     Raises:
         ToolFailed: it refuses or hangs.
     """
-    if not project.is_open():
+    if not project.is_open() and own_server(project) is None:
         return [], False
     lock = project.lock()
     try:

@@ -213,7 +213,9 @@ class Session:
         if answer is not begun:
             notices = begun["result"].get("notices", [])
             answer["result"]["notices"] = notices + answer["result"].get("notices", [])
-            if not self.is_live:
+            if self.is_live:  # Its output was shown as it arrived.
+                answer["text"] = answer["text"].replace("\n(no output)", "")
+            else:
                 answer["text"] = "".join(f"Note: {each}\n" for each in notices) + answer["text"]
         return answer
 

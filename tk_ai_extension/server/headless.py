@@ -23,6 +23,7 @@ from tk_ai_extension.cli.project import KERNELS, Project, Refused
 from tk_ai_extension.cli.servers import LISTENS
 from tk_ai_extension.kernels.sandbox.provisioner import ConfiningKernelManager
 from tk_ai_extension.model.masking import MaskingFormatter, masked
+from tk_ai_extension.model.private_files import make_private
 from tk_ai_extension.server.project import LabMissing, ProjectServices
 from tk_ai_extension.workspace.state_folder import state_folder
 
@@ -48,6 +49,11 @@ class ProjectKernelManager(ConfiningKernelManager):
         self.connection_dir = self.kernels_dir
         for left in Path(self.kernels_dir).glob("kernel-*.json"):
             left.unlink()  # of a server that was killed, with its kernels
+
+    async def start_kernel(self, **options: Any) -> str:
+        """Start a kernel; `git clean` may have removed the folder of its connection file."""
+        make_private(Path(self.kernels_dir))
+        return await super().start_kernel(**options)
 
 
 class ProjectServerApp(ServerApp):
