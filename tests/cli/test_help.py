@@ -7,8 +7,7 @@ import shlex
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.cli.commands import COMMANDS
-from tk_ai_extension.cli.main import commands_of
+from tk_ai_extension.cli.commands import COMMANDS, commands_of
 from tk_ai_extension.cli.parsing import EXAMPLES, WrongCall, tool_parser
 from tk_ai_extension.tools.registry import Registry
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from tk_ai_extension._version import __version__
@@ -16,6 +17,7 @@ from tk_ai_extension.cli.parsing import (
     WrongCall,
     add_notebook,
     command_parser,
+    signature,
 )
 from tk_ai_extension.cli.project import KERNELS, Refused
 from tk_ai_extension.cli.servers import (
@@ -917,3 +919,28 @@ def _for_writing(answer: dict[str, Any]) -> dict[str, Any]:
     if "next_range" in result:
         write_err(f"There is more: --cells {result['next_range']}")
     return {**answer, "text": result["text"]}
+
+
+def tools_of(session: Session) -> list[dict[str, Any]]:
+    """Return the descriptions of the tools: those of the server, else the default ones."""
+    with suppress(ToolFailed):
+        found = session.server(starts=False, changes=False).tools()
+        if found is not None:
+            return found
+    from tk_ai_extension.tools.registry import Registry
+
+    return [tool.for_commands() for tool in Registry.load()]
+
+
+def commands_of(
+    tools: list[dict[str, Any]], own: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the tools by the name of their command, without those that have a command of `nb`'s.
+
+    Args:
+        tools: Their descriptions.
+        own: Given to include those, too.
+    """
+    names = set(COMMANDS) if own is None else set[str]()
+    found = {signature(tool)[0]: tool for tool in tools}
+    return {name: tool for name, tool in found.items() if name not in names}

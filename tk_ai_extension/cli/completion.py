@@ -8,8 +8,7 @@ from typing import Any
 import argcomplete
 from argcomplete.completers import FilesCompleter
 
-from tk_ai_extension.cli.commands import COMMANDS, notebook_argument
-from tk_ai_extension.cli.main import commands_of, tools_of
+from tk_ai_extension.cli.commands import COMMANDS, commands_of, notebook_argument, tools_of
 from tk_ai_extension.cli.parsing import add_tool_arguments
 from tk_ai_extension.cli.servers import ToolFailed
 from tk_ai_extension.cli.session import Session

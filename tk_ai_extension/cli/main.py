@@ -7,13 +7,12 @@ import sys
 from contextlib import suppress
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.cli.commands import COMMANDS, tool_call
+from tk_ai_extension.cli.commands import COMMANDS, commands_of, tool_call, tools_of
 from tk_ai_extension.cli.parsing import (
     GROUPS,
     WrongCall,
     first_sentence,
     in_command,
-    signature,
     tool_parser,
 )
 from tk_ai_extension.cli.project import Project, Refused
@@ -31,7 +30,7 @@ from tk_ai_extension.cli.session import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any
 
 USAGE = "usage: nb [-C FOLDER] COMMAND [ARGUMENTS] [--json]"
@@ -159,31 +158,6 @@ def _parsed(parser: Any, words: list[str]) -> Any:
         return parser.parse_args(words)
     except SystemExit:
         return None
-
-
-def tools_of(session: Session) -> list[dict[str, Any]]:
-    """Return the descriptions of the tools: those of the server, else the default ones."""
-    with suppress(ToolFailed):
-        found = session.server(starts=False, changes=False).tools()
-        if found is not None:
-            return found
-    from tk_ai_extension.tools.registry import Registry
-
-    return [tool.for_commands() for tool in Registry.load()]
-
-
-def commands_of(
-    tools: list[dict[str, Any]], own: Mapping[str, Any] | None = None
-) -> dict[str, dict[str, Any]]:
-    """Return the tools by the name of their command, without those that have a command of `nb`'s.
-
-    Args:
-        tools: Their descriptions.
-        own: Given to include those, too.
-    """
-    names = set(COMMANDS) if own is None else set[str]()
-    found = {signature(tool)[0]: tool for tool in tools}
-    return {name: tool for name, tool in found.items() if name not in names}
 
 
 def groups(tools: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -73,6 +74,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             managers,
             partial(self._build_components, managers),
             partial(self._build_chats, managers),
+            _describe,
             self._interface_settings(),
         )
         if self.filter_all_kernels:
@@ -153,3 +155,9 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             session_timeout=self.session_timeout,
             max_sessions=self.max_sessions,
         )
+
+
+def _describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
+    from tk_ai_extension.server.openapi import describe
+
+    return describe(registry, base_url)

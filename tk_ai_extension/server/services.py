@@ -71,6 +71,7 @@ class Services:
         managers: Jupyter Server's own managers.
         build_components: Builds the workspace over them.
         build_chats: Builds the chats over it and the default tools.
+        describe: Describes the routes with these tools below a base URL, as OpenAPI.
         settings: Settings of the interfaces.
     """
 
@@ -79,11 +80,13 @@ class Services:
         managers: Managers,
         build_components: Callable[[], ServerComponents],
         build_chats: Callable[[ServerComponents, Registry], Chats],
+        describe: Callable[[Registry, str], Mapping[str, Any]],
         settings: InterfaceSettings,
     ) -> None:
         self.managers = managers
         self._build_components = build_components
         self._build_chats = build_chats
+        self.describe = describe
         self.settings = settings
         self.owner = owner()
         """The user who runs the server; looked up once, since that may query a directory service."""

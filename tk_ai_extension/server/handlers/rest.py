@@ -181,6 +181,4 @@ class OpenAPIHandler(TkAIHandler):
         """Return this description."""
         tools = await self.services.tools()
         await self.services.models()
-        from tk_ai_extension.server.openapi import describe
-
-        return dict(describe(tools, self.base_url))
+        return dict(self.services.describe(tools, self.base_url))
