@@ -9,8 +9,8 @@ import { delay } from './retry';
 /** What a page subscribes to: a chat by its id, the user's permission requests, a notebook's changes. */
 export type Topic = { chat: string } | { permissions: true } | { changes: string };
 
-/** Id of an event of a topic, after which the server resumes. */
-export type EventId = number | string;
+/** Number of an event of a chat, after which the server resumes. Other topics begin again. */
+export type EventId = number;
 
 /** Callbacks of a subscription. Calls do not overlap. */
 export interface IFollower<T> {

@@ -23,7 +23,6 @@ from tests.support.scripted_model import Answer, Held, ScriptedModel
 from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.server import page_channels
 from tk_ai_extension.server.handlers import tabs
-from tk_ai_extension.server.page_channels import Feed
 
 DEADLINE = 30.0
 WORDS = " ".join(f"word{number}" for number in range(40))
@@ -186,33 +185,22 @@ async def test_a_page_that_knows_more_than_the_server_is_asked_to_begin_again(
 
 
 @pytest.mark.proves("mcp:permission-required")
-async def test_requests_during_a_lost_connection_come_once_and_after_a_reload_all_pending_ones(
+async def test_after_a_lost_connection_all_pending_requests_come(
     open_page: OpenPage, call: Call, notebook: str
 ) -> None:
-    page, other = await open_page("page"), await open_page("other")
+    page = await open_page("page")
     number = await page.subscribe(permissions=True)
     assert (await page.next(number))["reset"] is True
-    first = await page.next(number)
-    assert first["event"] == {"kind": "waiting", "permissions": []}
-
+    assert (await page.next(number))["event"] == {"kind": "waiting", "permissions": []}
     page.cut()
     await call("insert_cell", notebook=notebook, source="a = 1")
     await page.connect()
-    number = await page.subscribe(permissions=True, after=first["id"])
-    assert (await page.next(number))["live"] is True
-    asked = await page.next(number)
-    assert asked["event"]["permission"]["tool"] == "insert_cell"
+    number = await page.subscribe(permissions=True)
+    assert (await page.next(number))["reset"] is True
+    [asked] = (await page.next(number))["event"]["permissions"]
+    assert asked["tool"] == "insert_cell"
     await call("insert_cell", notebook=notebook, source="b = 1")
     assert (await page.next(number))["event"]["kind"] == "asked"
-
-    # Another page has events of its own, and a reloaded page is another one.
-    number = await other.subscribe(permissions=True, after=asked["id"])
-    assert (await other.next(number))["reset"] is True
-    assert len((await other.next(number))["event"]["permissions"]) == 2
-    page.cut(1001)
-    await page.connect()
-    number = await page.subscribe(permissions=True, after=asked["id"])
-    assert (await page.next(number))["reset"] is True
 
 
 async def test_the_changes_of_a_notebook_are_followed(
@@ -241,9 +229,6 @@ async def test_two_who_follow_one_topic_in_a_page_do_not_end_each_other(
     asked = [await page.receive() for _ in numbers]
     assert sorted(each["subscription"] for each in asked) == numbers
     assert {each["event"]["kind"] for each in asked} == {"asked"}
-    # Each goes on where it was.
-    again = await page.subscribe(permissions=True, after=asked[1]["id"])
-    assert (await page.receive()) == {"subscription": again, "live": True}
 
 
 async def test_a_topic_that_cannot_be_followed_is_an_error_and_not_tried_for_ever(
@@ -260,32 +245,14 @@ async def test_a_topic_that_cannot_be_followed_is_an_error_and_not_tried_for_eve
     assert (await page.next(number))["error"]["message"] == "Too many follow."
 
 
-async def test_ended_feeds_are_kept_within_bounds(
-    open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
+async def test_nothing_follows_a_topic_without_subscriptions(
+    open_page: OpenPage, extension: Any, notebook: str
 ) -> None:
-    monkeypatch.setattr(page_channels, "MAX_IDLE_FEEDS", 3)
-    page = await open_page("page")
-    for _ in range(20):
-        number = await page.subscribe(permissions=True)
-        await page.next(number)
-        await page.send({"unsubscribe": number})
-    last = await page.subscribe(permissions=True)
-    while (await page.receive())["subscription"] != last:
-        pass
-    (kept,) = extension.settings[tabs.CHANNELS_KEY]._channels.values()
-    assert len(kept._feeds) <= 3 + 1
-
-
-async def test_a_feed_without_subscriptions_is_dropped(
-    open_page: OpenPage, extension: Any, notebook: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page_channels, "KEEP", 0.0)
     page = await open_page("page")
     followers = extension.services.workspace.activity._subscribers
     first = await page.subscribe(changes=notebook)
     assert (await page.next(first))["reset"] is True
     await page.send({"unsubscribe": first})
-    # The feed goes with its last subscription.
     async with asyncio.timeout(DEADLINE):
         while followers:
             number = await page.subscribe(permissions=True)
@@ -391,31 +358,3 @@ class TestReader:
         await asyncio.sleep(0)
         left = {task.get_name() for task in asyncio.all_tasks() if not task.done()}
         assert not left & {"tk-ai heartbeat", "tk-ai channel", "tk-ai feed"}
-
-
-async def test_a_feed_keeps_its_last_events_and_says_where_some_are_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(page_channels, "MAX_KEPT", 5)
-    go_on = asyncio.Event()
-
-    async def source() -> AsyncIterator[dict[str, Any]]:
-        for number in range(1, 9):
-            if number == 5:
-                await go_on.wait()
-            yield {"number": number}
-
-    feed = Feed(("changes", "n.ipynb"), source())
-    slow = feed.after(0)
-    name, event = await anext(slow)
-    assert event == {"number": 1}
-    go_on.set()
-    rest = [event["number"] async for _, event in feed.after(4)]
-    assert rest == [5, 6, 7, 8]
-    assert feed.position(name) is None
-    assert feed.position(name.replace("-1", "-8")) == 8
-    assert [feed.position(each) for each in ("x-8", "", name.replace("-1", "-9"))] == [None] * 3
-    assert [event["number"] async for _, event in slow] == list(range(2, 9))
-    # Who knows the first alone has missed some.
-    assert [event async for _, event in feed.after(1)] == []
-    feed.close()

@@ -149,7 +149,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         try:
             if self._may_write:
                 self._page = self.tabs.connect(user, client, self)
-            self._channel = self.channels.attach(self.services, user, client, self)
+            self._channel = self.channels.attach(self.services, user, self.send)
         except LimitReached as error:
             self.close(1013, error.message)
             return
@@ -163,9 +163,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         answer: Json | None = None
         try:
             said = json.loads(message)
-            is_topic = isinstance(said, dict) and self._channel.receive(
-                cast("Json", said), self.send
-            )
+            is_topic = isinstance(said, dict) and self._channel.receive(cast("Json", said))
             # Offering notebooks to agents requires the action `write`.
             if not is_topic and self._page is not None:
                 answer = self.tabs.handle(self._page, said)
@@ -201,7 +199,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         if self._page is not None:
             self.tabs.disconnect(self._page, self, left=left)
         if self._channel is not None:
-            self.channels.lost(self._channel, self, left=left)
+            self.channels.detach(self._channel)
 
     async def _beat(self) -> None:
         while True:
