@@ -133,15 +133,6 @@ class InvalidNotebook(ToolError):
     default_hint = "Fix the file at the location given, or restore it from a checkpoint."
 
 
-class OpenElsewhere(ToolError):
-    """Another Jupyter Server has the notebook (``details``: ``server``, and ``arguments`` for a call)."""
-
-    code = "notebook_open_elsewhere"
-    status = 409
-    retryable = True
-    default_hint = "Use that server, or close the notebook there first."
-
-
 class PathRefused(ToolError):
     """A path is outside the root, hidden, or invalid."""
 

@@ -108,10 +108,6 @@ async def _no_progress(_message: str) -> None:
     return None
 
 
-def _follow_nothing(_execution_id: str) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The context of one tool call: the workspace, the caller, and ways to reach the caller.
@@ -125,7 +121,6 @@ class ToolContext:
             not received.
         approval: The approval of this call; None if none was needed. Code that changed after the
             approval does not run.
-        on_follow: Called with the id of an execution when the call begins to wait for it.
         tools: The registry that the call came through, for tools whose code calls other tools.
     """
 
@@ -135,7 +130,6 @@ class ToolContext:
     approver: Approver | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     approval: Approval | None = None
-    on_follow: Callable[[str], None] = _follow_nothing
     tools: ToolCalls | None = None
 
     def current_path(self, notebook: str | None) -> str | None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.digest import Digest, digest, shorten
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
@@ -285,21 +285,12 @@ class ExecutionResult(Result):
     verification: VerificationSummary | None = None
     """What a run that verifies the notebook found, instead of outputs."""
 
-    _is_rest: bool = PrivateAttr(default=False)
-
-    def first_ended(self) -> str | None:
-        """Remove the first of several cells if it has ended, and return its part of the text."""
-        if len(self.runs) < 2 or self.runs[0].status in ("queued", "running"):
-            return None
-        self._is_rest = True
-        return _run_text(self.runs.pop(0), quiet=True)
-
     @property
     def is_error(self) -> bool:
         return self.status not in ("ok", "queued", "running")
 
     def as_text(self) -> str:
-        parts = [_run_text(run, quiet=self._is_rest or len(self.runs) > 1) for run in self.runs]
+        parts = [_run_text(run, quiet=len(self.runs) > 1) for run in self.runs]
         if self.verification is not None:
             parts.append(self.verification.text)
         if self.prompt is not None:
@@ -354,7 +345,6 @@ async def follow(
     """
     workspace = context.workspace
     place = _Place.parse(since)
-    context.on_follow(run.id)
     try:
         await _wait(context, run, min(wait, workspace.limits.max_wait))
     except asyncio.CancelledError:

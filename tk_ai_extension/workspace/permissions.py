@@ -407,12 +407,6 @@ class PermissionPolicy:
         """Return the pending requests of all users for which a call waits."""
         return [each for id_, each in self._pending.items() if id_ in self._asking]
 
-    @property
-    def has_requests(self) -> bool:
-        """Whether a request is pending, or was answered and its call is not repeated yet."""
-        self._expire()
-        return bool(self._pending or self._once)
-
     def follow(self, user: str) -> AsyncGenerator[PermissionEvent]:
         """Yield the events of a user's requests, beginning with the pending ones.
 
