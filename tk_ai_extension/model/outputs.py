@@ -179,31 +179,18 @@ class OutputBuffer(Sequence[Json]):
         """Return the stream name of output ``index``; None if it is not a stream."""
         return self._outputs[index].get("name")
 
-    def apply(self, change: OutputChange) -> tuple[int, int] | None:
-        """Apply a change.
-
-        Returns:
-            The first output and character that changed, for readers that have read everything; None
-            if the change only appended.
-        """
+    def apply(self, change: OutputChange) -> None:
+        """Apply a change."""
         match change:
             case Append(output):
                 self._put(len(self._outputs), output)
             case StreamEdit(index, start, new):
-                stream = self._streams[index]
-                length = len(stream)
-                stream.edit(start, new)
-                is_at_end = start == length and index == len(self._outputs) - 1
-                return None if is_at_end else (index, start)
+                self._streams[index].edit(start, new)
             case ReplaceOutput(index, output):
                 self._put(index, output)
-                return index, 0
             case ClearOutputs():
-                had_any = bool(self._outputs)
                 self._outputs.clear()
                 self._streams.clear()
-                return (0, 0) if had_any else None
-        return None
 
     def _put(self, index: int, output: Json) -> None:
         self._outputs[index : index + 1] = [output]
