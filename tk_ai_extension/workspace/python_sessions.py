@@ -70,7 +70,6 @@ class PythonSession:
     """A session and its kernel.
 
     Attributes:
-        key: The key; of a kernel of one call, that of no other.
         single: Whether its kernel is one of one call.
         id: The id for the code that runs in it (``PI_TOOL_BRIDGE_SESSION``).
         kernel_id: Its kernel; empty until one is started.
@@ -78,7 +77,6 @@ class PythonSession:
         died: Whether its kernel has crashed and was not replaced yet.
         stopped: Whether its kernel was shut down.
         restarts: The number of crashes after which its kernel was replaced.
-        resetting: Whether a reset is in progress.
         using: The number of runs that use it or wait for it.
         used: The time of its last use, in seconds of the monotonic clock.
     """
@@ -136,7 +134,6 @@ class PythonSessions:
         self._sweep_every = sweep_every
         # Least recently used first.
         self._sessions: dict[SessionKey, PythonSession] = {}
-        self._single: set[PythonSession] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._unsubscribe = kernels.subscribe(self._on_kernel_event)
 
@@ -161,8 +158,26 @@ class PythonSessions:
         if session is None:
             evicted = self._session_to_evict(key.user, bound)
             session = PythonSession(key)
-        self._sessions[key] = session
         session.owners.add(caller.identity)
+        return await self._use(session, evicted)
+
+    async def single(self, user: str, folder: str) -> PythonSession:
+        """Start a kernel for one call. Call `release` afterwards.
+
+        Raises:
+            LimitReached: Too many of the user's calls have their own kernel.
+            InvalidArguments: No Python kernel is installed.
+            KernelStartFailed: The kernel did not start.
+        """
+        if sum(each.single and each.key.user == user for each in self) >= self._max_single:
+            raise LimitReached(f"{self._max_single} of your calls already have their own kernel.")
+        key = SessionKey(user, f"call:{secrets.token_hex(6)}", folder)
+        return await self._use(PythonSession(key, single=True))
+
+    async def _use(
+        self, session: PythonSession, evicted: PythonSession | None = None
+    ) -> PythonSession:
+        self._sessions[session.key] = session
         session.using += 1
         try:
             if evicted is not None:
@@ -178,34 +193,12 @@ class PythonSessions:
             self._sweeping = asyncio.create_task(self._sweep_periodically())
         return session
 
-    async def single(self, user: str, folder: str) -> PythonSession:
-        """Start a kernel for one call. Call `release` afterwards.
-
-        Raises:
-            LimitReached: Too many of the user's calls have their own kernel.
-            InvalidArguments: No Python kernel is installed.
-            KernelStartFailed: The kernel did not start.
-        """
-        if sum(each.key.user == user for each in self._single) >= self._max_single:
-            raise LimitReached(f"{self._max_single} of your calls already have their own kernel.")
-        session = PythonSession(SessionKey(user, "", folder), single=True)
-        self._single.add(session)
-        try:
-            await self._start(session)
-        except BaseException:
-            self._single.discard(session)
-            raise
-        return session
-
     async def release(self, session: PythonSession) -> None:
         """Release a session after a run; shut down the kernel of one call."""
+        session.using -= 1
+        session.used = time.monotonic()
         if session.single:
-            self._single.discard(session)
-            self.bridge.forget(session.id)
-            await self._drop(session)
-        else:
-            session.using -= 1
-            session.used = time.monotonic()
+            await self._close_session(session, "was shut down")
 
     async def ensure(self, session: PythonSession) -> None:
         """Start a kernel for the session if it has none: it crashed, was shut down, or was killed.
@@ -272,7 +265,7 @@ class PythonSessions:
             self._sweeping.cancel()
             await asyncio.wait({self._sweeping})
         await self.bridge.close()
-        stopping = [asyncio.create_task(self._drop(each)) for each in (*self, *self._single)]
+        stopping = [asyncio.create_task(self._drop(each)) for each in self]
         if stopping:
             await asyncio.wait(stopping, timeout=CLOSE_WITHIN)
         for task in stopping:
@@ -343,7 +336,9 @@ class PythonSessions:
         Raises:
             LimitReached: All sessions of the user are in use.
         """
-        counted = [each for each in self if each.key.user == user and each not in bound]
+        counted = [
+            each for each in self if each.key.user == user and not (each.single or each in bound)
+        ]
         if len(counted) < self._max:
             return None
         for session in counted:
@@ -387,7 +382,7 @@ class PythonSessions:
             )
 
     def _on_kernel_event(self, event: KernelEvent) -> None:
-        for session in (*self._sessions.values(), *self._single):
+        for session in self._sessions.values():
             if session.kernel_id == event.kernel_id:
                 session.died = session.died or event.kind == "died"
                 session.stopped = event.kind == "shutdown"
