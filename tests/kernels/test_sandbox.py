@@ -322,6 +322,18 @@ class TestWithoutASandbox:
             f"It does not work here: {programs}/bwrap: No permissions to create a new namespace."
         )
 
+    @pytest.mark.parametrize(
+        ("name", "until_program"), [("bwrap", '[ "$1" != -- ]'), ("podman", '[ "$1" != --rootfs ]')]
+    )
+    async def test_one_that_hides_nothing_is_found_out(
+        self, programs: Path, name: str, until_program: str
+    ) -> None:
+        skip = "shift 2" if name == "podman" else "shift"
+        _program(programs / name, f'while {until_program}; do shift; done; {skip}; exec "$@"')
+        finding = probe()[0 if name == "bwrap" else 1]
+        assert not finding.ok
+        assert "it can see files outside the project" in finding.detail
+
 
 def _program(path: Path, script: str) -> None:
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")

@@ -94,3 +94,28 @@ def test_nothing_leads_out_of_it(user: int) -> None:
             )
     assert tried.returncode == 0, tried.stderr.decode()
     assert json.loads(tried.stdout) == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes could write there")
+def test_a_sandbox_that_leaves_the_machine_s_settings_writable_is_not_taken(tmp_path: Path) -> None:
+    real = find_sandbox().executable
+    leaking = tmp_path / "bwrap"
+    leaking.write_text(
+        f"""#!{sys.executable}
+import os, sys
+words = sys.argv[1:]
+while "/proc/sys" in words:
+    at = words.index("/proc/sys") - 1
+    del words[at : at + 3]
+os.execv({real!r}, [{real!r}, *words])
+""",
+        encoding="utf-8",
+    )
+    leaking.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:/nowhere"}
+    code = "from tk_ai_extension.kernels.sandbox.programs import probe; print(probe()[0])"
+    output = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "ok=False" in output
+    assert "it can write settings of the operating system's kernel" in output

@@ -57,6 +57,29 @@ START = '. "$0"; exec "$@"'
 """Shell script that sets the variables of a file and becomes a program. Variables are not in the arguments,
 which every user of the machine can read, and a kernelspec may set a key."""
 
+TRIAL = """
+import os, sys
+project, outside, hidden, fixed = sys.argv[1:]
+def can_write(path):
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
+    except OSError:
+        return False
+    return True
+for found, problem in (
+    (os.path.exists(outside), "it can see files outside the project"),
+    (os.path.exists(hidden), "it can see hidden files of the project"),
+    (len(open("/proc/net/route").readlines()) > 1, "it has network access"),
+    (any(map(can_write, ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches"))),
+     "it can write settings of the operating system's kernel"),
+    (can_write(os.path.join(fixed, "written")), "it can write virtual environments in the project"),
+    (not can_write(os.path.join(project, "written")), "it cannot write the project"),
+):
+    if found:
+        sys.exit(problem)
+"""
+"""Run in the sandbox: checks what must be impossible and what must be possible there."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -293,7 +316,8 @@ def sandboxes(project: Path | None = None) -> Iterator[tuple[Sandbox | None, Dia
         for sandbox in ways if name == "bubblewrap" else (Podman(found),):
             problem = _try(sandbox, environment)
             if problem is None:
-                yield sandbox, Diagnosis(name, True, f"{found}: a program ran in it.")
+                saw = "a program in it had no network access and could see nothing outside its project."
+                yield sandbox, Diagnosis(name, True, f"{found}: {saw}")
                 break
             problems[f"{found}: {problem}"] = None
         else:
@@ -313,15 +337,30 @@ def _is_in(path: str, project: Path | None) -> bool:
 
 
 def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
-    """Run a program in a sandbox; return why the sandbox is unusable, or None if it works."""
+    """Run this interpreter in a sandbox; return why the sandbox is unusable, or None if it works."""
     with TemporaryDirectory(prefix="nb-trial-") as folder:
+        project, outside = Path(folder, "project"), Path(folder, "outside")
         private = Path(folder, f"{Path(folder).name}-own")  # a container's name must be unique
-        project = Path(folder, "project")
-        for made in (project, private):
+        hidden, fixed = project / ".nb", project / "environment"
+        for made in (project, private, hidden, fixed):
             made.mkdir()
-        view = View(project, private, folder=project, environment={})
+        for file in (outside, hidden / "key"):
+            file.touch()
+        arguments = map(str, (project, outside, hidden / "key", fixed))
+        argv, readable = find_program(
+            [sys.executable, "-I", "-S", "-c", TRIAL, *arguments], os.environ, project
+        )
+        view = View(
+            project,
+            private,
+            folder=project,
+            environment={"PATH": os.defpath},
+            readable=readable,
+            fixed=(fixed,),
+            hidden=(hidden,),
+        )
         try:
-            with sandbox.command(["/bin/sh", "-c", ": >written"], view) as (command, descriptors):
+            with sandbox.command(argv, view) as (command, descriptors):
                 tried = subprocess.run(
                     command,
                     env=environment,
@@ -335,7 +374,11 @@ def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
             sandbox.discard(private, environment)
             return f"a program in it did not end within {TIMEOUT} s."
         said = tried.stderr.decode(errors="replace").strip()
-        return f"{said or f'exit status {tried.returncode}'}." if tried.returncode else None
+        if tried.returncode:
+            return f"{said or f'exit status {tried.returncode}'}."
+        if not (project / "written").exists():
+            return "files written in it do not reach the project."
+        return None
 
 
 def find_program(
