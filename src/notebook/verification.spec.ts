@@ -117,6 +117,15 @@ describe('the result of a run from the top', () => {
     expect([panel.content.activeCellIndex, focused()?.id]).toEqual([2, 'a']);
   });
 
+  it('claims no comparison where no outputs are saved', async () => {
+    const runs = { ...verification, status: 'runs' as const, problems: [], hidden_state: [] };
+    answers = [() => answer(runs)];
+    await verify(view().panel, 'n.ipynb', {} as never, english);
+    expect(noted.map(each => each.slice(0, 2))).toEqual([
+      ['success', 'n.ipynb runs from the top. It has no saved outputs to compare.']
+    ]);
+  });
+
   it('is reached over failed requests, and lost where a retry is pointless', async () => {
     jest.useFakeTimers();
     const dismiss = jest.spyOn(Notification, 'dismiss');

@@ -26,7 +26,7 @@ export interface IVerified {
   execution_id: string;
   status: string;
   verification: {
-    status: 'running' | 'same' | 'differs' | 'failed' | 'interrupted';
+    status: 'running' | 'same' | 'runs' | 'differs' | 'failed' | 'interrupted';
     number: number;
     total: number;
     problems: ICellProblem[];
@@ -119,22 +119,24 @@ function notify(
     Notification.info(trans.__('The run of %1 from the top was stopped.', name), SHOWN);
     return;
   }
-  if (status === 'same' && hidden_state.length === 0) {
+  const isGood = status === 'same' || status === 'runs';
+  if (isGood && hidden_state.length === 0) {
     Notification.success(
-      trans._n(
-        '%2 runs from the top: %1 cell gives the stored outputs.',
-        '%2 runs from the top: %1 cells give the stored outputs.',
-        total,
-        name
-      ),
+      status === 'runs'
+        ? trans.__('%1 runs from the top. It has no saved outputs to compare.', name)
+        : trans._n(
+            '%2 runs from the top: %1 cell gives the stored outputs.',
+            '%2 runs from the top: %1 cells give the stored outputs.',
+            total,
+            name
+          ),
       SHOWN
     );
     return;
   }
-  const title =
-    status === 'same'
-      ? trans.__('%1 runs from the top, with hidden state', name)
-      : trans.__('%1 does not run from the top as it is stored', name);
+  const title = isGood
+    ? trans.__('%1 runs from the top, with hidden state', name)
+    : trans.__('%1 does not run from the top as it is stored', name);
   const callback = (event: MouseEvent): void => {
     // The result can be shown again.
     event.preventDefault();
