@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.callers import Mode
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.turn_credentials import ActiveTurn
 
@@ -31,7 +30,6 @@ class McpClient:
         registry: The tools of its toolsets.
         session: The id of its session over HTTP, if any.
         key: The key that it gave itself, for a client without a session.
-        mode: Its permission mode.
         turn: The turn whose credential it sent, if any.
         gone: Set when it has disconnected.
     """
@@ -40,6 +38,5 @@ class McpClient:
     registry: Registry
     session: str | None = None
     key: str | None = None
-    mode: Mode = "auto"
     turn: ActiveTurn | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)

@@ -101,7 +101,7 @@ class Requests:
     def _new_caller(self, context: Context, client: McpClient, connection: Connection) -> Caller:
         session = connection.session_id
         key = session or checked_key(client.key)
-        caller = Caller(client.user, key, "mcp", client.mode, _client_name(context))
+        caller = Caller(client.user, key, "mcp", name=_client_name(context))
         connection.state[CALLER] = caller
         if session is not None:
             connection.exit_stack.callback(self.workspace.forget, caller)

@@ -19,7 +19,7 @@ from mcp.server import Server
 
 from tk_ai_extension.agent.acp import relay
 from tk_ai_extension.agent.tool_server import SERVER
-from tk_ai_extension.mcp.stdio import serve_server
+from tk_ai_extension.mcp.stdio import serve_stream
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.workspace.peers import comes_from, peer_of
 from tk_ai_extension.workspace.socket_listener import SocketListener
@@ -95,7 +95,7 @@ class ToolSocket:
         try:
             access = await self._admit(reader, writer)
             if access is not None:
-                await serve_server(access.server, _Lines(reader, writer))
+                await serve_stream(access.server, reader, writer)
         except ConnectionError:
             pass
         except Exception:
@@ -125,24 +125,3 @@ class ToolSocket:
 
 def _equal(key: str, shown: bytes) -> bool:
     return secrets.compare_digest(key.encode(), shown)
-
-
-class _Lines:
-    """A socket as `mcp.stdio.LineConnection`."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def read_line(self) -> bytes:
-        try:
-            return await self._reader.readline()
-        except ConnectionError:
-            return b""
-
-    def write(self, data: bytes) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(data)
-
-    async def drain(self) -> None:
-        await self._writer.drain()
