@@ -58,7 +58,7 @@ def test_parameters_are_typed_and_go_into_a_copy(nb: Nb) -> None:
     assert path.read_bytes() == before
     cells = nb.read("out.ipynb").cells
     assert cells[1].source == (
-        "# Parameters\nmonth = 2\nday = '2026-01-02'\nregion = 'no'\nlist = [1, 'a']"
+        '# Parameters\nmonth = 2\nday = "2026-01-02"\nregion = "no"\nlist = [1, "a"]'
     )
     assert cells[1].metadata.tags == ["injected-parameters"]
     assert cells[2].outputs[0].text == "2 no\n"

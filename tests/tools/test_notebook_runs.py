@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -32,15 +31,15 @@ async def test_a_result_stays_if_the_notebook_changes_while_the_kernel_starts(
         await registry.call("run_notebook", call, context)
     (request,) = workspace.policy.pending("alice")
     workspace.policy.answer("alice", request.id, "once")
-    start = workspace.fresh.start
+    start = workspace.kernels.start
 
-    async def edited(*args: Any) -> str:
-        kernel_id = await start(*args)
+    async def edited(*args: Any, **options: Any) -> str:
+        kernel_id = await start(*args, **options)
         if is_edited:
             harness.write("a.ipynb", "print('another')")
         return kernel_id
 
-    monkeypatch.setattr(workspace.fresh, "start", edited)
+    monkeypatch.setattr(workspace.kernels, "start", edited)
     if not is_edited:
         answer: Any = await registry.call("run_notebook", call, context)
         assert answer.status == "ok"
@@ -49,79 +48,6 @@ async def test_a_result_stays_if_the_notebook_changes_while_the_kernel_starts(
     with pytest.raises(PermissionRequired):
         await registry.call("run_notebook", call, context)
     assert (harness.root / "b.ipynb").read_bytes() == before
-    assert workspace.kernels.ids() == []
-
-
-@pytest.mark.proves("verify:run")
-@pytest.mark.parametrize("edited", ["a.ipynb", "b.ipynb"])
-async def test_code_that_changed_after_the_plan_does_not_run(
-    harness: Any, monkeypatch: pytest.MonkeyPatch, edited: str
-) -> None:
-    workspace = harness.workspace
-    harness.write("a.ipynb", "print('planned')")
-    context = ToolContext(workspace, ALICE)
-    plan = await run_notebook.function(context, "a.ipynb", output="b.ipynb")
-    copy = workspace.store.copy
-
-    async def copied(*arguments: Any) -> Any:
-        document = await copy(*arguments)
-        harness.write(edited, "open('another', 'w')")
-        return document
-
-    monkeypatch.setattr(workspace.store, "copy", copied)
-    if edited == "a.ipynb":
-        harness.write("a.ipynb", "open('another', 'w')")
-    with pytest.raises(Conflict, match="Nothing was run"):
-        await run_plan(context, plan, "run_notebook")
-    assert not (harness.root / "another").exists()
-    assert (harness.root / "b.ipynb").exists() == (edited == "b.ipynb")
-    assert workspace.kernels.ids() == []
-
-
-@pytest.mark.proves("verify:run")
-@pytest.mark.parametrize("other", ["out.ipynb", "linked/out.ipynb"])
-async def test_two_runs_into_one_file_do_not_mix(
-    harness: Any, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
-    workspace = harness.workspace
-    harness.write("a.ipynb", "print(x)")
-    (harness.root / "linked").symlink_to(harness.root, target_is_directory=True)
-    registry = Registry([run_notebook])
-    # Both are planned before one of them writes.
-    started, copy = asyncio.Barrier(2), workspace.store.copy
-    start = workspace.fresh.start
-
-    async def both_started(*arguments: Any) -> str:
-        kernel_id = await start(*arguments)
-        await started.wait()
-        return kernel_id
-
-    async def slow_copy(*arguments: Any) -> Any:
-        for _ in range(20):
-            await asyncio.sleep(0)
-        return await copy(*arguments)
-
-    monkeypatch.setattr(workspace.fresh, "start", both_started)
-    monkeypatch.setattr(workspace.store, "copy", slow_copy)
-    outcomes: list[Any] = await asyncio.gather(
-        *(
-            registry.call(
-                "run_notebook",
-                {"notebook": "a.ipynb", "output": output, "parameters": {"x": str(value)}},
-                ToolContext(workspace, caller),
-            )
-            for caller, output, value in ((ALICE, "out.ipynb", 1), (BOB, other, 2))
-        ),
-        return_exceptions=True,
-    )
-    (refused,) = (each for each in outcomes if isinstance(each, Exception))
-    assert isinstance(refused, Conflict)
-    value = 2 if outcomes[0] is refused else 1
-    cells = harness.on_disk("out.ipynb").cells
-    assert cells[0].source.endswith(f"x = {value}")
-    assert cells[-1].outputs[0].text == f"{value}\n"
-    # The kernel of the refused run has ended, and the file can be replaced again.
-    workspace.executions.check_replaceable("out.ipynb")
     assert workspace.kernels.ids() == []
 
 

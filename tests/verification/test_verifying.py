@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.verification.test_comparing import display, error, result, table
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.executions import Execution
-from tk_ai_extension.verification.comparing import compare_outputs
-from tk_ai_extension.verification.rules import Rules
-from tk_ai_extension.verification.verifying import Verification, cell_report
+from tk_ai_extension.verification.comparing import Rules, compare_outputs
+from tk_ai_extension.verification.verifying import Verification
 
 pytestmark = pytest.mark.proves("verify:run")
 
@@ -44,17 +43,18 @@ def test_text_for_a_pager_is_compared_where_it_is_stored(
 ) -> None:
     made = verification([result("0")], stored)
     new = ([result("1")] if stored else []) + [{"output_type": "display_data", "data": PAGE}]
-    report = made.record(made.cells[1], Execution("ok", tuple(new), pages=(PAGE,)))
-    assert report.status == status
+    made.record(made.cells[1], Execution("ok", tuple(new), pages=(PAGE,)))
+    assert made.report().cells[1].status == status
 
 
 def test_a_display_with_the_id_of_an_earlier_one_replaces_it() -> None:
     done = [display(text_plain="10/10")]
     made = verification(done, done)
     begun = (display(text_plain="0/10"),)
-    assert made.record(made.cells[0], Execution("ok", begun, displays={"bar": (0,)})).is_bad
+    made.record(made.cells[0], Execution("ok", begun, displays={"bar": (0,)}))
+    assert made.report().cells[0].is_bad
     made.record(made.cells[1], Execution("ok", tuple(done), displays={"bar": (0,)}))
-    assert [each.status for each in made.report("python3").cells] == ["same", "same"]
+    assert [each.status for each in made.report().cells] == ["same", "same"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_display_with_the_id_of_an_earlier_one_replaces_it() -> None:
     ("new", "stored", "status"),
     [
         (error("division by zero", name="ZeroDivisionError"), [], "failed"),
-        (error("a"), [error("a")], "ignored"),
+        (error("a"), [error("a")], "ran"),
         (error("b"), [error("a")], "failed"),
         (error("a", name="KeyError"), [result("1"), error("a")], "failed"),
     ],
@@ -76,12 +76,20 @@ def test_a_stored_exception_allows_no_other_one_where_outputs_are_not_compared(
     rules: Rules,
     tags: tuple[str, ...],
 ) -> None:
-    cell = Cell(0, "cell-0", "code", "code", execution_count=1)
-    execution = Execution("error", (result("0"), new))
-    assert cell_report(cell, stored, execution, rules, frozenset(tags)).status == status
-    assert cell_report(
-        cell, stored, execution, rules, frozenset((*tags, "raises-exception"))
-    ).status == ("ignored")
+    for more, expected in (((), status), (("raises-exception",), "ran")):
+        metadata = {"tags": [*tags, *more]}
+        cell = Cell(0, "cell-0", "code", "code", metadata=metadata, execution_count=1)
+        made = Verification(Snapshot("a.ipynb", (cell,), {}), {"cell-0": stored}, rules)
+        made.record(cell, Execution("error", (result("0"), new)))
+        assert made.report().cells[0].status == expected
+
+
+def test_an_error_among_the_outputs_is_a_failure_whatever_the_reply_says() -> None:
+    made = verification([result("1")])
+    made.record(made.cells[0], Execution("ok", (error("a"),)))
+    report = made.report()
+    assert report.cells[0].message == "ValueError: a"
+    assert report.status == "failed"
 
 
 @given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))

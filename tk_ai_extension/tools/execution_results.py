@@ -20,8 +20,8 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.tools.context import Image, Result, ToolContext
 from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
+from tk_ai_extension.workspace.fresh_kernels import VerificationRun
 from tk_ai_extension.workspace.runs import Run, Step
-from tk_ai_extension.workspace.verifications import VerificationRun
 
 T = TypeVar("T")
 
@@ -396,7 +396,7 @@ async def _verification(
 ) -> ExecutionResult:
     """Return what a verification found, or how far it is."""
     summary = await summarize(context, run, report)
-    status = {"same": "ok", "interrupted": "interrupted", "running": run.status}
+    status = {"same": "ok", "runs": "ok", "interrupted": "interrupted", "running": run.status}
     return ExecutionResult(
         execution_id=run.id,
         notebook=run.path,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from tk_ai_extension.tools.context import ToolContext, Wait
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.plans import cell_step, steps_of
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.verification import CellTimeout
+from tk_ai_extension.tools.verification import CellTimeout, counted
 from tk_ai_extension.verification.parameters import (
     from_file,
     injection,
@@ -27,7 +26,7 @@ from tk_ai_extension.verification.parameters import (
 )
 from tk_ai_extension.verification.verifying import runnable
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.fresh_kernels import FreshKernelSupervisor
+from tk_ai_extension.workspace.fresh_kernels import FreshKernelSupervisor, fresh_kernel
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class NotebookRunPlan:
         replaces: Whether there is a file at that path, which is replaced.
         parameters: The source of the cell that sets parameters; empty for none.
         notices: What the caller has to know.
-        kernel_name: The kernelspec; None for the notebook's.
+        kernel_name: The kernelspec; None for the default one.
         allow_errors: Whether all cells run, whatever fails.
         wait: Seconds to wait for the end.
         timeout: Seconds after which a cell is interrupted; None for no limit.
@@ -68,83 +67,76 @@ class NotebookRunPlan:
         steps: list[ProposalStep] = []
         cells = runnable(self.snapshot.cells)
         if self.output is not None:
-            count = len(self.snapshot.cells)
-            cells_text = f"{count} cell" if count == 1 else f"{count} cells"
-            title = f"Create {self.output} with {cells_text}"
+            number = counted(len(self.snapshot.cells))
+            title = f"Create {self.output} with {number}"
             if self.replaces:
-                title = f"Replace {self.output} by a notebook with {cells_text}"
+                title = f"Replace {self.output} by a notebook with {number}"
             steps.append(ProposalStep("create", title))
         if self.parameters:
-            title = "Insert a code cell"
             lines = marked("+", self.parameters)
-            steps.append(ProposalStep("insert", title, runs=True, lines=lines))
+            steps.append(ProposalStep("insert", "Insert a code cell", runs=True, lines=lines))
         return Proposal(
-            (
-                f"Run {len(cells)} cell in a new kernel"
-                if len(cells) == 1
-                else f"Run {len(cells)} cells in a new kernel"
-            ),
+            f"Run {counted(len(cells))} in a new kernel",
             (*steps, *(cell_step(self.snapshot, cell) for cell in cells)),
             notebook=self.path,
-            kernel=KernelReference(None, self.kernel_name or self.snapshot.kernel_name),
+            kernel=KernelReference(None, self.kernel_name),
         )
 
 
 async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> ExecutionResult:
     """Write the copy and the parameters, and run all cells in a fresh kernel."""
     workspace = context.workspace
-    name = plan.kernel_name or plan.snapshot.kernel_name
     # The kernel first: if it does not start, nothing is changed.
-    async with workspace.fresh.handed_over(
-        context.caller.user, name, plan.snapshot.path
-    ) as kernel_id:
-        with _reserved(context, plan):
-            snapshot = await _prepared(context, plan, tool)
-            run = workspace.executions.start(
-                context.caller,
-                kernel_id,
-                steps_of(runnable(snapshot.cells), allow_errors=plan.allow_errors),
-                open_document=workspace.store.open,
-                path=plan.path,
-                timeout=plan.timeout,
-                approval=context.approval,
-                tool=tool,
-                supervisor=FreshKernelSupervisor(workspace.fresh),
+    async with fresh_kernel(workspace.kernels, plan.kernel_name, plan.snapshot.path) as kernel_id:
+        snapshot = plan.snapshot
+        if plan.output is not None:
+            snapshot = await run_to_completion(_copied(context, plan, plan.output))
+        elif plan.parameters:
+            injected = expecting(snapshot, [injection(snapshot, plan.parameters)])
+            applied = await editing.apply(
+                workspace, context.caller, plan.document, injected, tool=tool, shown=False
             )
+            snapshot = applied.snapshot
+        run = workspace.executions.start(
+            context.caller,
+            kernel_id,
+            steps_of(runnable(snapshot.cells), allow_errors=plan.allow_errors),
+            open_document=workspace.store.open,
+            path=plan.path,
+            timeout=plan.timeout,
+            approval=context.approval,
+            tool=tool,
+            supervisor=FreshKernelSupervisor(workspace.kernels),
+        )
     result = await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
     result.notices += plan.notices
     return result
 
 
-def _reserved(context: ToolContext, plan: NotebookRunPlan) -> AbstractContextManager[None]:
-    """Return the reservation of the copy's file, until its run has started.
+async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> Snapshot:
+    """Write the copy that runs, with the parameters and without outputs; return it.
 
-    Raises (on entering):
-        Conflict: Another run writes it.
+    Outputs of its source would look like a result. What belongs to a notebook that it replaces is
+    forgotten.
+
+    Raises:
+        Conflict: A file has appeared at the path, or a person has opened it.
+        ApprovalOutdated: The notebook has changed since the person approved its code.
     """
-    if plan.output is None:
-        return nullcontext()
-    return context.workspace.executions.replacing(plan.output)
-
-
-async def _prepared(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Snapshot:
-    """Return the notebook that is about to run, with the parameters, a copy without outputs."""
-    if plan.output is not None:
-        # A copy that still has the outputs of its source would look like a result.
-        return await run_to_completion(_prepared_copy(context, plan, plan.output))
-    if not plan.parameters:
-        return plan.snapshot
-    operations = expecting(plan.snapshot, [injection(plan.snapshot, plan.parameters)])
-    applied = await editing.apply(
-        context.workspace, context.caller, plan.document, operations, tool=tool, shown=False
-    )
-    return applied.snapshot
-
-
-async def _prepared_copy(context: ToolContext, plan: NotebookRunPlan, output: str) -> Snapshot:
-    document = await _copied(context, plan, output)
+    workspace = context.workspace
+    replaces = await _is_replaced(context, plan.document.path, output)
+    if replaces and not plan.replaces:
+        raise Conflict(
+            f"{output} was created meanwhile.", hint="Choose another name, or run again."
+        )
+    if context.approval is not None:
+        now = await plan.document.read()
+        if now.revision != plan.snapshot.revision:
+            raise ApprovalOutdated("The notebook changed before it ran.")
+    document = await workspace.store.copy(plan.document, output)
+    if replaces:
+        await workspace.replaced(output)
     snapshot = await document.read()
-    _check_code(plan, snapshot)
     operations: list[Operation] = [
         SetOutputs(cell.key)
         for cell in snapshot.cells
@@ -156,48 +148,6 @@ async def _prepared_copy(context: ToolContext, plan: NotebookRunPlan, output: st
         return snapshot
     # A new file: there is nothing to undo.
     return (await document.apply(expecting(snapshot, operations))).snapshot
-
-
-def _check_code(plan: NotebookRunPlan, snapshot: Snapshot) -> None:
-    """Check that a notebook has the code of the plan.
-
-    The notebook may have changed since. A tab that opened the copy may show what the copy replaced.
-
-    Raises:
-        Conflict.
-    """
-    planned, found = (
-        [cell.source for cell in runnable(each.cells)] for each in (plan.snapshot, snapshot)
-    )
-    if planned != found:
-        raise Conflict(
-            f"The code in {snapshot.path} changed before it ran. Nothing was run.",
-            hint="Run the notebook again. Close the result's notebook in JupyterLab before.",
-        )
-
-
-async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> NotebookDocument:
-    """Write the copy; what belongs to a notebook that it replaces is forgotten.
-
-    Raises:
-        Conflict: A file has appeared at the path, a person has opened it, or the code has changed.
-        InvalidArguments: The path leads to the notebook itself by now.
-        ApprovalOutdated: The notebook has changed since the person approved its code.
-    """
-    workspace = context.workspace
-    replaces = await _is_replaced(context, plan.document.path, output)
-    if replaces and not plan.replaces:
-        raise Conflict(
-            f"{output} was created meanwhile.", hint="Choose another name, or run again."
-        )
-    now = await plan.document.read()
-    if context.approval is not None and now.revision != plan.snapshot.revision:
-        raise ApprovalOutdated("The notebook changed before it ran.")
-    _check_code(plan, now)
-    copy = await workspace.store.copy(plan.document, output)
-    if replaces:
-        await workspace.replaced(output)
-    return copy
 
 
 @tool("EXECUTE", carry_out=run_plan)
@@ -236,16 +186,19 @@ async def run_notebook(
     is_copy = target is not None and target != path
     replaces = False
     if is_copy and target is not None:
-        workspace.executions.check_replaceable(target)
         replaces = await _is_replaced(context, path, target)
-    source = source_of(values, snapshot.language) if values else ""
+    kernel_name = kernel_name or snapshot.kernel_name
+    # papermill's import takes long.
+    source = await asyncio.to_thread(source_of, values, snapshot, kernel_name) if values else ""
+    unknown = ", ".join(unknown_parameters(snapshot, values))
+    notice = f"The cell with the tag `parameters` does not set {unknown}."
     return NotebookRunPlan(
         document,
         snapshot,
         target if is_copy else None,
         replaces,
         source,
-        _notices(unknown_parameters(snapshot, values)),
+        (notice,) if unknown else (),
         kernel_name,
         allow_errors,
         wait,
@@ -253,20 +206,15 @@ async def run_notebook(
     )
 
 
-def _notices(unknown: Sequence[str]) -> tuple[str, ...]:
-    if not unknown:
-        return ()
-    return (f"The cell with the tag `parameters` does not set {', '.join(unknown)}.",)
-
-
 async def _is_replaced(context: ToolContext, path: str, target: str) -> bool:
     """Return whether there is a file that would be replaced.
 
     Raises:
         InvalidArguments: It is the file of the notebook at ``path``, under another name.
-        Conflict: A person has it open.
+        Conflict: A person has it open, or a run writes it.
     """
     store = context.workspace.store
+    context.workspace.executions.check_replaceable(target)
     if store.file_of(target) == store.file_of(path):
         raise InvalidArguments(
             f"{target} is the notebook {path} itself, under another name.",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
 from tk_ai_extension.notebooks.base import NotebookDocument
@@ -15,16 +15,16 @@ from tk_ai_extension.tools.context import Notebook, ToolContext, Wait
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.plans import cell_step
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.verification.rules import DEFAULT, Rules, sanitizers_in
-from tk_ai_extension.verification.stored import stored_outputs
+from tk_ai_extension.verification.comparing import DEFAULT, Rules, sanitizers_in
 from tk_ai_extension.verification.verifying import Verification
-from tk_ai_extension.workspace.verifications import (
-    VerificationRun,
-    VerificationSupervisor,
-    steps_of,
-)
+from tk_ai_extension.workspace.fresh_kernels import VerificationRun, fresh_kernel
 
 CellTimeout = Annotated[float | None, Field(gt=0, description="seconds per cell")]
+
+
+def counted(cells: int) -> str:
+    """Return a number of cells in words."""
+    return f"{cells} cell{'' if cells == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -34,33 +34,27 @@ class VerificationPlan:
     Attributes:
         document: The notebook.
         snapshot: The notebook as it was read: these sources run.
-        cells: The code cells that run.
         rules: What the comparison ignores.
-        kernel_name: The kernelspec; None for the notebook's.
+        kernel_name: The kernelspec; None for the default one.
         wait: Seconds to wait for the end.
         timeout: Seconds after which a cell is interrupted; None for no limit.
     """
 
     document: NotebookDocument
     snapshot: Snapshot
-    cells: tuple[Cell, ...]
-    rules: Rules = DEFAULT
-    kernel_name: str | None = None
-    wait: float = 30.0
-    timeout: float | None = None
+    rules: Rules
+    kernel_name: str | None
+    wait: float
+    timeout: float | None
 
     def proposal(self) -> Proposal:
         """Return all of the code, and the kernelspec of the new kernel."""
-        name = self.kernel_name or self.snapshot.kernel_name
+        cells = Verification(self.snapshot, {}, DEFAULT).cells
         return Proposal(
-            (
-                f"Run {len(self.cells)} cell in a new kernel, without changing the notebook"
-                if len(self.cells) == 1
-                else f"Run {len(self.cells)} cells in a new kernel, without changing the notebook"
-            ),
-            tuple(cell_step(self.snapshot, cell) for cell in self.cells),
+            f"Run {counted(len(cells))} in a new kernel, without changing the notebook",
+            tuple(cell_step(self.snapshot, cell) for cell in cells),
             notebook=self.snapshot.path,
-            kernel=KernelReference(None, name),
+            kernel=KernelReference(None, self.kernel_name),
         )
 
 
@@ -68,10 +62,10 @@ async def plan_verification(
     context: ToolContext,
     notebook: str | None,
     *,
-    rules: Rules | None = None,
+    wait: float,
+    timeout: float | None,
+    rules: Rules = DEFAULT,
     kernel_name: str | None = None,
-    wait: float = 30.0,
-    timeout: float | None = None,
 ) -> VerificationPlan:
     """Plan the verification of a notebook.
 
@@ -83,32 +77,32 @@ async def plan_verification(
     path = workspace.path(context.caller, notebook, tool="verify_notebook")
     document = await workspace.store.open(path)
     snapshot = await document.read()
-    cells = tuple(Verification(snapshot, {}, DEFAULT).cells)
-    if not cells:
+    if not Verification(snapshot, {}, DEFAULT).cells:
         raise InvalidArguments(f"{path} has no code to run.", hint="list_cells shows its cells.")
-    return VerificationPlan(
-        document, snapshot, cells, rules or DEFAULT, kernel_name, wait=wait, timeout=timeout
-    )
+    name = kernel_name or snapshot.kernel_name
+    return VerificationPlan(document, snapshot, rules, name, wait, timeout)
 
 
 async def verify(context: ToolContext, plan: VerificationPlan, tool: str) -> ExecutionResult:
     """Run the planned cells in a fresh kernel and compare their outputs."""
     workspace, snapshot = context.workspace, plan.snapshot
-    stored = await stored_outputs(plan.document, snapshot)
-    name = plan.kernel_name or snapshot.kernel_name
-    async with workspace.fresh.handed_over(context.caller.user, name, snapshot.path) as kernel_id:
-        kernel = (await workspace.kernels.info(kernel_id)).name
-        report = VerificationRun(Verification(snapshot, stored, plan.rules), kernel)
+    stored = {
+        cell.key: await plan.document.outputs(cell.key)
+        for cell in snapshot.cells
+        if cell.type == "code" and cell.outputs.count
+    }
+    async with fresh_kernel(workspace.kernels, plan.kernel_name, snapshot.path) as kernel_id:
+        report = VerificationRun(workspace.kernels, Verification(snapshot, stored, plan.rules))
         run = workspace.executions.start(
             context.caller,
             kernel_id,
-            steps_of(report.verification),
+            report.steps,
             path=snapshot.path,
             timeout=plan.timeout,
             stop_on_error=False,
             approval=context.approval,
             tool=tool,
-            supervisor=VerificationSupervisor(workspace.fresh, report),
+            supervisor=report,
             report=report,
         )
     return await follow(context, run, plan.wait, total_cells=len(snapshot.cells))
@@ -137,5 +131,5 @@ async def verify_notebook(
         lax=lax,
     )
     return await plan_verification(
-        context, notebook, rules=rules, kernel_name=kernel_name, wait=wait, timeout=timeout
+        context, notebook, wait=wait, timeout=timeout, rules=rules, kernel_name=kernel_name
     )

@@ -17,7 +17,7 @@ from tk_ai_extension.tools.registry import Result, tool
 from tk_ai_extension.tools.verification import verify_notebook
 from tk_ai_extension.verification.comparing import is_error
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.verifications import VerificationRun
+from tk_ai_extension.workspace.fresh_kernels import VerificationRun
 
 
 class OutputsStored(Result):
@@ -51,28 +51,25 @@ async def store_outputs(context: ToolContext, execution_id: str) -> OutputsStore
     verification, finished = report.verification, report.finished
     document = await workspace.store.open(verification.snapshot.path)
     now = (await document.read()).code_hashes
-    before = {cell.key: (code, cell) for code, cell in verification.snapshot.code_hashes.items()}
     operations: list[SetOutputs] = []
     result = OutputsStored(notebook=document.path, stored=[])
-    for cell in finished.cells:
-        execution = verification.ended.get(cell.cell)
-        if execution is None or cell.status == "failed":
+    states = {cell.cell: cell.status for cell in finished.cells}
+    for code, ran in verification.snapshot.code_hashes.items():
+        execution, status = verification.ended.get(ran.key), states[ran.key]
+        if execution is None or status == "failed":
             continue
-        code, ran = before[cell.cell]
-        count, made_by = execution.execution_count, verification.code_of(ran)
-        is_new = cell.status == "differs" or not finished.has_outputs
-        present = now.get(code) if made_by in now else None
+        count = execution.execution_count
+        is_new = status == "differs" or (ran.execution_count is None and not ran.outputs.count)
+        present = now.get(code)
         if present is None or _state(present) != _state(ran):
-            result.kept += [cell.index] if is_new or count != ran.execution_count else []
+            result.kept += [ran.index] if is_new or count != ran.execution_count else []
             continue
         stored = await document.outputs(present.key)
         outputs = _counted(execution.outputs if is_new else stored, count)
         if outputs != stored or count != present.execution_count:
             replaces = stored, present.execution_count
-            operations.append(
-                SetOutputs(present.key, outputs, count, present.hash, replaces, made_by)
-            )
-            result.stored.append(cell.index)
+            operations.append(SetOutputs(present.key, outputs, count, present.hash, replaces, code))
+            result.stored.append(ran.index)
     await editing.apply(workspace, context.caller, document, operations, tool="nb verify")
     return result
 

@@ -2,105 +2,208 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Final, cast
+
+import regex
 
 from tk_ai_extension.kernels.terminal import TerminalText
 from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.digest import cut, is_only_name, sanitise
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
-from tk_ai_extension.verification.rules import Rules
-from tk_ai_extension.verification.values import (
-    image_difference,
-    json_differences,
-    table_differences,
-)
 
-Kind = Literal["text", "table", "data", "image", "error", "missing", "new", "more"]
-
-MAX_LISTED = 20
-"""Maximum values of one output that are named."""
+SECONDS = 5.0
+"""Maximum seconds of one replacement: patterns come from files of other people."""
 MAX_DIFFERENCES = 100
 """Maximum outputs of one cell that are named; the others are counted."""
-MAX_DIFF = 1_000_000
-"""Maximum characters of the diffs of one cell."""
+MAX_DIFF_LINES = 1_000
+"""Maximum lines of the diff of one output."""
 MAX_LINE = 2_000
 """Maximum characters of one line of a diff."""
 MAX_NAME = 100
 """Maximum characters of a MIME type or of a stream's name."""
+MAX_PIXELS = 50_000_000
+"""Maximum pixels of an image that is decoded."""
+VISIBLE = 24
+"""Difference in one channel, of 255, from which a pixel counts as different."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
-VIEWS = ("application/vnd.jupyter.widget-view+json",)
-"""Outputs that name objects of a kernel; only their presence is compared."""
+WIDGET = "application/vnd.jupyter.widget-view+json"
+"""Names an object of a kernel; only its presence is compared."""
 _MARKUP = ("text/html", "image/svg+xml", "application/javascript")
-_SOURCES = (*_MARKUP, "text/latex")
-"""Types in which white space at the end of a line is invisible."""
 _TABLE = re.compile(r"<table\b", re.IGNORECASE)
 _NO_TEXT = re.compile(
     r"<(?:script|img|svg|canvas|iframe|object|embed|video|audio|input|math)\b", re.IGNORECASE
 )
 """Elements with content that the text of a table lacks."""
 _FRAME = re.compile(r"^Cell In\[\d+\], line (\d+)", re.MULTILINE)
-_PLACES = (
-    re.compile(r"""(?:[A-Za-z]:)?(?:[\\/][^\s\\/'":<>|]+)+[\\/]([^\s\\/'":<>|]+)"""),
-    re.compile(r"\bCell In\[\d+\]"),
+_FOLDERS = re.compile(r"""(?:[A-Za-z]:)?(?:[\\/][^\s\\/'":<>|]+)+[\\/]([^\s\\/'":<>|]+)""")
+_NUMBER = re.compile(
+    r"(?<![\w\".])([-+]?(?!0[\d,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.\"])"
+)
+"""A number in a table or in JSON. In a string it is none, and ``01234`` is a code."""
+_PAIR = re.compile(r"^regex:[ ]?(.*)\n^replace:[ ]?(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sanitizer:
+    r"""A pattern and its replacement, in the syntax of ``re.sub``.
+
+    >>> Sanitizer(r"\d+ ms", "TIME").apply("took 12 ms")
+    'took TIME'
+    """
+
+    pattern: str
+    replacement: str
+
+    def apply(self, text: str) -> str:
+        """Return the text with all matches replaced.
+
+        Raises:
+            InvalidArguments: The pattern or the replacement is invalid, or it took too long.
+        """
+        return self._apply(self.pattern, text)
+
+    def check(self) -> None:
+        """Check the pattern and the replacement, which is parsed at the first match.
+
+        Raises:
+            InvalidArguments: One of them is invalid.
+        """
+        self._apply(f"(?:{self.pattern})|", "")
+
+    def _apply(self, pattern: str, text: str) -> str:
+        try:
+            return regex.sub(pattern, self.replacement, text, timeout=SECONDS, concurrent=True)
+        except (regex.error, IndexError, TimeoutError) as error:
+            is_slow = isinstance(error, TimeoutError)
+            problem = "took too long" if is_slow else f"is not valid: {error}"
+            raise InvalidArguments(f"The sanitizer `{self.pattern}` {problem}.") from None
+
+
+ADDRESSES: Final = Sanitizer(r"\b0x[0-9a-fA-F]{4,}\b", "0xADDRESS")
+"""Addresses in memory, as in ``<object at 0x7f0c2a10>``."""
+
+_ALWAYS: Final = (
+    ADDRESSES,
+    # The files that ipykernel and IPython name for a cell.
+    Sanitizer(r"""[^\s'"<>]*ipykernel_\d+[/\\]\d+\.py(?::\d+)?""", "CELL"),
+    Sanitizer(r"<ipython-input-\d+-[0-9a-f]+>", "CELL"),
+    Sanitizer(r"\bdisplay_id=[0-9a-f]{32}\b", "display_id=ID"),
+)
+_IDS: Final = (
+    Sanitizer(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", "ID"),
+    Sanitizer(r"\b[0-9a-f]{32}\b", "ID"),
+    # Tables of pandas' Styler, and dates and ids in SVG files of Matplotlib.
+    Sanitizer(r"\bT_[0-9a-f]{5}", "T_ID"),
+    Sanitizer(r"<dc:date>[^<]*</dc:date>", ""),
+    Sanitizer(r"""(?<=id="|href="#|url\(#)[mp][0-9a-f]{10}""", "ID"),
+)
+_DIGITS = r"\d+(?:\.\d+)?(?:e[-+]?\d+)?"
+_UNIT = r"(?:ns|us|µs|μs|ms|s|sec(?:onds?)?|min(?:utes?)?|h(?:ours?)?)\b"
+_TIMES: Final = (
+    Sanitizer(
+        r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?", "DATE"
+    ),
+    Sanitizer(r"\b\d\d?:\d\d:\d\d(?:[.,]\d+)?\b", "TIME"),
+    Sanitizer(rf"\b{_DIGITS} ?{_UNIT}(?: ?(?:±|\+-) ?{_DIGITS} ?{_UNIT})?", "DURATION"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One output that differs, or the number of further ones, which are not named.
+class Rules:
+    """Rules of a comparison.
 
     Attributes:
-        kind: What was compared; ``more`` for further outputs.
-        what: The stream, the MIME type, or ``error``.
+        sanitizers: Replacements of the caller, applied before the built-in ones.
+        ignore_times: Whether dates, times of day and durations are ignored.
+        relative: Relative tolerance of numbers in tables and JSON.
+        image: Share of an image's pixels that may differ visibly, from 0 to 1.
+        lax: Whether only cells that ask for it are compared (``nbval-check-output``).
+    """
+
+    sanitizers: tuple[Sanitizer, ...] = ()
+    ignore_times: bool = False
+    relative: float = 1e-5
+    image: float = 0.001
+    lax: bool = False
+
+    def text(self, text: str, *, ids: bool = False) -> str:
+        """Return a text as it is compared; with ``ids``, generated ids are replaced as well."""
+        times = _TIMES if self.ignore_times else ()
+        for sanitizer in (*self.sanitizers, *_ALWAYS, *(_IDS if ids else ()), *times):
+            text = sanitizer.apply(text)
+        return text
+
+    def close(self, stored: str, new: str) -> bool:
+        """Return whether two numbers are equal, within the tolerance unless both are integers.
+
+        >>> Rules().close("1.0", "1.000001"), Rules().close("1.0", "1.1"), Rules().close("101", "102")
+        (True, False, False)
+        """
+        if stored == new or (stored.lstrip("+-").isdecimal() and new.lstrip("+-").isdecimal()):
+            return stored == new
+        one, other = (float(each.replace(",", "")) for each in (stored, new))
+        absolute = 1e-15 if self.relative else 0.0  # what rounding leaves of zero
+        # Beyond all floats, every number would equal every other.
+        return math.isfinite(one) and math.isclose(
+            one, other, rel_tol=self.relative, abs_tol=absolute
+        )
+
+
+DEFAULT: Final = Rules()
+"""The rules unless others are asked for."""
+
+
+def sanitizers_in(text: str, name: str = "the file") -> tuple[Sanitizer, ...]:
+    r"""Return the sanitizers of a file in nbval's format: sections with ``regex`` and ``replace``.
+
+    >>> sanitizers_in("[dates]\nregex: \\d{4}-\\d\\d\nreplace: MONTH\n")
+    (Sanitizer(pattern='\\d{4}-\\d\\d', replacement='MONTH'),)
+
+    Args:
+        text: The text of the file.
+        name: Its name, for errors.
+
+    Raises:
+        InvalidArguments: It has none, or a pattern is invalid.
+    """
+    found = tuple(
+        Sanitizer(pattern, new) for pattern, new in _PAIR.findall(text.replace("\r\n", "\n"))
+    )
+    if not found:
+        raise InvalidArguments(
+            f"{name} has no sanitizer.",
+            hint="Each one is a line `regex: PATTERN`, followed by a line `replace: TEXT`.",
+        )
+    for each in found:
+        each.check()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One output that differs.
+
+    Attributes:
         message: How it differs, in one line.
         diff: The lines of a unified diff without its header; none where there are no texts.
         left_out: Number of further lines of the diff.
-        count: Number of outputs.
     """
 
-    kind: Kind
-    what: str
     message: str
     diff: tuple[str, ...] = ()
     left_out: int = 0
-    count: int = 1
-
-
-class _Found(NamedTuple):
-    """One output that differs, with its texts."""
-
-    kind: Kind
-    what: str
-    message: str
-    stored: str = ""
-    new: str = ""
-
-    def lines(self) -> Iterator[str]:
-        if self.kind == "data":
-            yield from self.new.splitlines()
-        elif self.stored or self.new:
-            yield from _diff(self.stored, self.new)
-
-    def rendered(self, room: int) -> Difference:
-        """Return it with its diff, which has at most ``room`` characters."""
-        lines = self.lines()
-        shown: list[str] = []
-        left_out = 0
-        for line in lines:
-            shown.append(cut(line, MAX_LINE))
-            room -= len(shown[-1]) + 1
-            if room < 0:
-                shown.pop()
-                left_out = 1 + sum(1 for _ in lines)
-                break
-        return Difference(self.kind, self.what, self.message, tuple(shown), left_out)
 
 
 def compare_outputs(
@@ -109,8 +212,7 @@ def compare_outputs(
     r"""Return the differences between the stored and the new outputs of a cell.
 
     The parts of a stream are joined, wherever other outputs stand between them; displays and errors are
-    compared in order. Execution counts and metadata are ignored. The last difference counts those beyond
-    `MAX_DIFFERENCES`; the texts are dropped, and the diffs bounded.
+    compared in order. Execution counts and metadata are ignored.
 
     >>> before = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f3200\n"}]
     >>> after = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f9900\n"}]
@@ -123,28 +225,19 @@ def compare_outputs(
         rules: What is ignored.
     """
     differing = _differing(stored, new, rules)
-    found: list[Difference] = []
-    room = MAX_DIFF
-    for each in islice(differing, MAX_DIFFERENCES):
-        found.append(each.rendered(room))
-        room -= sum(len(line) + 1 for line in found[-1].diff)
+    found = [*islice(differing, MAX_DIFFERENCES)]
     if more := sum(1 for _ in differing):
         found.append(
-            Difference(
-                "more",
-                "",
-                (f"{more} more output differs" if more == 1 else f"{more} more outputs differ"),
-                count=more,
-            )
+            Difference(f"{more} more {'output differs' if more == 1 else 'outputs differ'}")
         )
     return tuple(found)
 
 
-def _differing(stored: Sequence[Json], new: Sequence[Json], rules: Rules) -> Iterator[_Found]:
+def _differing(stored: Sequence[Json], new: Sequence[Json], rules: Rules) -> Iterator[Difference]:
     streams = _streams(stored), _streams(new)
     for name in dict.fromkeys((*streams[0], *streams[1])):
-        yield from _texts(name, streams[0].get(name, ""), streams[1].get(name, ""), rules)
-    for before, after in zip_longest(_displays(stored), _displays(new)):
+        yield from _texts(name, *(rules.text(each.get(name, "")) for each in streams))
+    for before, after in zip_longest(displays(stored), displays(new)):
         yield from _outputs(before, after, rules)
 
 
@@ -158,46 +251,9 @@ def _streams(outputs: Sequence[Json]) -> dict[str, str]:
     return {name: sanitise(screen.value) for name, screen in screens.items()}
 
 
-def _displays(outputs: Sequence[Json]) -> list[Json]:
+def displays(outputs: Sequence[Json]) -> list[Json]:
+    """Return the displays, results and exceptions among the outputs."""
     return [output for output in outputs if output.get("output_type") != "stream"]
-
-
-def count_displays(outputs: Sequence[Json]) -> int:
-    """Return how many displays, results and exceptions there are."""
-    return len(_displays(outputs))
-
-
-def _texts(what: str, stored: str, new: str, rules: Rules) -> Iterator[_Found]:
-    before, after = rules.text(stored), rules.text(new)
-    if before == after:
-        return
-    if not before or not after:
-        yield _alone(what, before or None, after or None)
-        return
-    yield _Found("text", what, f"{what[:MAX_NAME]} differs", before, after)
-
-
-def _alone(what: str, stored: str | None, new: str | None) -> _Found:
-    """Return the difference of an output that only one side has."""
-    what = what[:MAX_NAME]
-    if stored is None:
-        return _Found("new", what, f"{what} is new", "", new or "")
-    return _Found("missing", what, f"{what} is missing", stored, "")
-
-
-def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[_Found]:
-    """Yield the differences of two displays or errors; None where one side has none."""
-    if stored is None or new is None:
-        output = stored or new or {}
-        text = _as_text(output)
-        yield _alone(_name(output), None if stored is None else text, None if new is None else text)
-    elif is_error(stored) != is_error(new):
-        yield _alone(_name(stored), _as_text(stored), None)
-        yield _alone(_name(new), None, _as_text(new))
-    elif is_error(stored):
-        yield from _errors(stored, new, rules)
-    else:
-        yield from _bundles(bundle_of(stored), bundle_of(new), rules)
 
 
 def is_error(output: Json) -> bool:
@@ -208,6 +264,35 @@ def is_error(output: Json) -> bool:
 def error_line(output: Json) -> str:
     """Return the name and the message of an exception."""
     return f"{output.get('ename', '')}: {sanitise(str(output.get('evalue', '')))}"
+
+
+def _texts(
+    what: str, stored: str | None, new: str | None, how: str = "differs"
+) -> Iterator[Difference]:
+    """Yield the difference of two texts; an empty one, or None, is no output."""
+    if stored == new:
+        return
+    if not stored or not new:
+        how = "is new" if not stored else "is missing"
+    before, after = (stored or "").splitlines(), (new or "").splitlines()
+    lines = unified(before, after)
+    shown = tuple(cut(line, MAX_LINE) for line in islice(lines, MAX_DIFF_LINES))
+    if before == after:
+        shown = ("(only the end of the last line differs)",)
+    yield Difference(f"{what[:MAX_NAME]} {how}", shown, sum(1 for _ in lines))
+
+
+def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[Difference]:
+    """Yield the differences of two displays or errors; None where one side has none."""
+    if stored is None or new is None or is_error(stored) != is_error(new):
+        if stored is not None:
+            yield from _texts(_name(stored), _as_text(stored), None)
+        if new is not None:
+            yield from _texts(_name(new), None, _as_text(new))
+    elif is_error(stored):
+        yield from _errors(stored, new, rules)
+    else:
+        yield from _bundles(bundle_of(stored), bundle_of(new), rules)
 
 
 def _name(output: Json) -> str:
@@ -222,103 +307,75 @@ def _as_text(output: Json) -> str:
     if is_error(output):
         return error_line(output)
     bundle = bundle_of(output)
-    plain = bundle.get("text/plain", "")
-    return sanitise(_joined(plain)) or f"[{', '.join(bundle)}]"
+    return sanitise(_joined(bundle.get("text/plain"))) or f"[{', '.join(bundle)}]"
 
 
-def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[_Found]:
-    lines = [_without_places(rules.text(error_line(each))) for each in (stored, new)]
-    if lines[0] != lines[1]:
-        yield _Found("error", "error", "the exception differs", lines[0], lines[1])
-        return
+def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
+    lines = [_FOLDERS.sub(r"\1", rules.text(error_line(each))) for each in (stored, new)]
+    lines = [re.sub(r"\bCell In\[\d+\]", "Cell", line) for line in lines]
+    yield from _texts("the exception", *lines)
     frames = [_FRAME.findall(sanitise("\n".join(traceback_of(each)))) for each in (stored, new)]
     # Older versions of IPython name the frames in other ways: these are not compared.
-    if frames[0] and frames[1] and frames[0] != frames[1]:
-        texts = ["\n".join(f"line {line}" for line in each) for each in frames]
-        yield _Found("error", "error", "the exception has another place", texts[0], texts[1])
+    if lines[0] == lines[1] and all(frames):
+        places = ["\n".join(f"line {line}" for line in each) for each in frames]
+        yield from _texts("the exception", *places, how="has another place")
 
 
-def _without_places(text: str) -> str:
-    """Return a text with the folders of paths and the numbers of cells removed."""
-    return _PLACES[1].sub("Cell", _PLACES[0].sub(r"\1", text))
-
-
-def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[_Found]:
-    is_table = False
+def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
+    both = {mime for mime in stored if mime in new}
+    # Beside a table, its text has other rounding; beside a picture, it is the name of an object.
+    names = [_joined(each["text/plain"]) for each in (stored, new) if "text/plain" in each]
+    is_shown = WIDGET in both or (
+        "text/html" in both and _is_table(stored["text/html"], new["text/html"])
+    )
+    is_shown = is_shown or (bool(both - {"text/plain"}) and all(map(is_only_name, names)))
     for mime in _richest_first({**stored, **new}):
-        if mime == "text/plain" and is_table:
-            # The same table with other rounding.
+        if (mime == "text/plain" and is_shown) or (mime == WIDGET and WIDGET in both):
             continue
-        if mime in VIEWS and mime in stored and mime in new:
-            continue
-        if mime == "text/plain" and any(view in stored and view in new for view in VIEWS):
-            continue
-        if mime == "text/plain" and _is_only_named(stored, new):
-            continue
-        if mime not in stored or mime not in new:
-            value = sanitise(_joined(stored.get(mime, new.get(mime))))[:2_000]
-            shown = "" if mime in IMAGES else value
-            yield _alone(mime, shown if mime in stored else None, shown if mime in new else None)
-            continue
-        differences = list(_values(mime, stored[mime], new[mime], rules))
-        is_table = is_table or (mime == "text/html" and _is_table(stored[mime], new[mime]))
-        yield from differences
+        if mime in both:
+            yield from _values(mime, stored[mime], new[mime], rules)
+        else:
+            shown = (
+                f"[{mime}]"
+                if mime in IMAGES
+                else sanitise(_joined(stored.get(mime, new.get(mime))))
+            )
+            texts = (shown or mime, None) if mime in stored else (None, shown or mime)
+            yield from _texts(mime, *texts)
 
 
-def _is_only_named(stored: Json, new: Json) -> bool:
-    """Whether the text on both sides is the name of an object that they show, as ``<Figure ...>``."""
-    texts = [_joined(each["text/plain"]) for each in (stored, new) if "text/plain" in each]
-    is_shown = any(mime in new for mime in stored if mime != "text/plain")
-    return is_shown and all(map(is_only_name, texts))
-
-
-def _without_line_ends(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip()
-
-
-def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[_Found]:
-    what = mime[:MAX_NAME]
+def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:
+    """Yield the difference of two values of one MIME type."""
     if mime in IMAGES:
-        pair = ["".join(_joined(each).split()) for each in (stored, new)]
-        if (how := image_difference(pair[0], pair[1], rules)) is not None:
-            yield _Found("image", what, f"{what}: {how}")
+        before, after = ("".join(_joined(each).split()) for each in (stored, new))
+        if before != after and (how := _image_difference(before, after, rules)):
+            yield Difference(f"{mime}: {how}")
         return
-    if mime == "application/json" or mime.endswith("+json"):
-        # A display's JSON has generated ids, as its HTML has.
-        markup = mime.startswith("application/vnd.")
-        differences = json_differences(stored, new, rules, markup=markup)
-        found = list(islice(differences, MAX_LISTED + 1))
-        if found:
-            lines = [line for each in found[:MAX_LISTED] for line in each.lines]
-            lines += ["..."] * (len(found) > MAX_LISTED)
-            message = f"{what}: {found[0].message}"
-            yield _Found("data", what, message, "", "\n".join(lines))
-        return
-    texts = _joined(stored), _joined(new)
-    if mime == "text/html" and _is_table(*texts):
-        yield from _tables(texts[0], texts[1], rules)
-        return
-    markup = mime in _MARKUP
-    before, after = (rules.text(sanitise(each), markup=markup) for each in texts)
-    if mime in _SOURCES:
-        before, after = (_without_line_ends(each) for each in (before, after))
-    if before != after:
-        yield _Found("text", what, f"{what} differs", before, after)
+    is_json = mime == "application/json" or mime.endswith("+json")
+    is_table = mime == "text/html" and _is_table(stored, new)
+    # A display's JSON has generated ids, as its HTML has.
+    ids = mime.startswith("application/vnd.") if is_json else mime in _MARKUP and not is_table
+    texts: list[str] = []
+    for each in (stored, new):
+        if is_json:
+            text = json.dumps(each, indent=1, sort_keys=True)
+        elif is_table:
+            text = html_text(_joined(each), empty_rows=True)
+        else:
+            text = sanitise(_joined(each))
+        texts.append(rules.text(text, ids=ids))
+    before, after = texts
+    if is_json or is_table:
+        after = _aligned(before, after, rules)
+    elif mime in (*_MARKUP, "text/latex"):
+        # White space at the end of a line is invisible.
+        before, after = ("\n".join(map(str.rstrip, each.splitlines())).rstrip() for each in texts)
+    yield from _texts(mime, before, after)
 
 
 def _is_table(*values: Any) -> bool:
-    texts = [_joined(value) for value in values]
+    texts = map(_joined, values)
     return all(_TABLE.search(text) and not _NO_TEXT.search(text) for text in texts)
-
-
-def _tables(stored: str, new: str, rules: Rules) -> Iterator[_Found]:
-    texts = (html_text(each, empty_rows=True) for each in (stored, new))
-    rows = [rules.text(text).split("\n") for text in texts]
-    found = table_differences(rows[0], rows[1], rules)
-    if found:
-        what, more = "text/html", len(found) - 1
-        message = f"{what}: {found[0]} and {more} more" if more else f"{what}: {found[0]}"
-        yield _Found("table", "text/html", message, "\n".join(rows[0]), "\n".join(rows[1]))
 
 
 def _joined(value: Any) -> str:
@@ -327,8 +384,53 @@ def _joined(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def _diff(stored: str, new: str) -> Iterator[str]:
-    before, after = stored.splitlines(), new.splitlines()
-    yield from unified(before, after)
-    if before == after and stored != new:
-        yield "(only the end of the last line differs)"
+def _aligned(stored: str, new: str, rules: Rules) -> str:
+    r"""Return the new text with the stored lines in place of those whose numbers are close.
+
+    >>> _aligned("a | 1.0\nb | 2.0", "a | 1.0000001\nb | 3.0", Rules())
+    'a | 1.0\nb | 3.0'
+    """
+    before, after = stored.split("\n"), new.split("\n")
+    lines = zip_longest(before[: len(after)], after, fillvalue="")
+    return "\n".join(one if _is_close(one, other, rules) else other for one, other in lines)
+
+
+def _is_close(stored: str, new: str, rules: Rules) -> bool:
+    before, after = _NUMBER.split(stored), _NUMBER.split(new)
+    # Texts stand at the even places, and numbers between them.
+    if len(before) != len(after) or before[::2] != after[::2]:
+        return False
+    return all(map(rules.close, before[1::2], after[1::2]))
+
+
+def _image_difference(stored: str, new: str, rules: Rules) -> str:
+    """Return how two images in base64 differ; empty if they are the same within the tolerance."""
+    from PIL import Image, ImageChops  # Imported late: most notebooks need no decoding.
+
+    pictures: list[Image.Image] = []
+    for data in (stored, new):
+        try:
+            with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+                if getattr(picture, "is_animated", False):
+                    return "the images differ, and one of them is animated"
+                if picture.size[0] * picture.size[1] > MAX_PIXELS:
+                    return "the images differ, and one of them is too large to compare its pixels"
+                pictures.append(picture.convert("RGBA"))
+        except (Image.DecompressionBombError, ValueError, OSError, SyntaxError):
+            return "the images differ, and one of them cannot be decoded"
+    first, second = pictures
+    if first.size != second.size:
+        sizes = [f"{each.size[0]} x {each.size[1]}" for each in pictures]
+        return f"{sizes[0]} pixels are now {sizes[1]}"
+    channels = ImageChops.difference(first, second).split()
+    largest = channels[0]
+    for channel in channels[1:]:
+        largest = ImageChops.lighter(largest, channel)
+    share = sum(largest.histogram()[VISIBLE:]) / (first.size[0] * first.size[1])
+    if share <= rules.image:
+        return ""
+    return (
+        f"{share:.1%} of the pixels differ"
+        if share >= 0.001
+        else f"{100 * share:.2g}% of the pixels differ"
+    )

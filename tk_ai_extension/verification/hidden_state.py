@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -17,22 +17,14 @@ MAX_FINDINGS = 50
 """Maximum findings of one notebook."""
 
 _ALWAYS: Final = frozenset(dir(builtins)) | {
-    *("In", "Out", "get_ipython", "display", "exit", "quit"),
-    *(
-        "__name__",
-        "__doc__",
-        "__builtin__",
-        "__builtins__",
-        "__loader__",
-        "__package__",
-        "__spec__",
-    ),
-    *("__class__", "__module__", "__qualname__", "__annotations__"),
+    *("In", "Out", "get_ipython", "display", "exit", "quit", "__name__", "__doc__", "__builtin__"),
+    *("__builtins__", "__loader__", "__package__", "__spec__", "__class__", "__module__"),
+    *("__qualname__", "__annotations__"),
 }
 _HISTORY = re.compile(r"_+\Z|_\d+\Z|_i+\Z|_i\d+\Z|_[dio]h\Z")
 _CODE_MAGIC = re.compile(r"^([ \t]*)%(?:time|prun|memit|mprun)[ \t]+(?!-)", re.MULTILINE)
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)[ \t]*(.*)")
-_PYTHON_MAGICS = frozenset({"time", "capture", "prun", "memit", "mprun", "snakeviz"})
+_PYTHON_MAGICS = frozenset(("time", "capture", "prun", "memit", "mprun", "snakeviz"))
 _SILENT_MAGICS = frozenset(
     {
         *("bash", "sh", "script", "system", "cmd", "perl", "ruby", "html", "HTML", "svg", "SVG"),
@@ -66,14 +58,12 @@ class Finding:
         cell: The cell's key.
         index: Its index.
         message: The finding; positions count from 1.
-        names: The names concerned.
     """
 
     kind: FindingKind
     cell: str
     index: int
     message: str
-    names: tuple[str, ...] = ()
 
 
 def hidden_state(snapshot: Snapshot) -> tuple[Finding, ...]:
@@ -85,43 +75,26 @@ def hidden_state(snapshot: Snapshot) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda each: each.index)[:MAX_FINDINGS])
 
 
-def _order(cells: Sequence[Cell]) -> Iterable[Finding]:
+def _order(cells: Sequence[Cell]) -> Iterator[Finding]:
     """Yield where the stored execution counts do not increase one by one."""
-    before: Cell | None = None
-    last = 0
+    before, last = "", 0
     for cell in cells:
         count = cell.execution_count
         if count is None:
             continue
-        if before is not None and count <= last:
-            yield Finding(
-                "order",
-                cell.key,
-                cell.index,
-                f"Cell {cell.index + 1} [{count}] ran before cell {before.index + 1} [{last}].",
-            )
-        elif count > last + 1:
-            missing, number = count - last - 1, cell.index + 1
-            message = (
-                (
-                    f"Cell {number} [{count}]: {missing} run is not in the notebook, before it."
-                    if missing == 1
-                    else f"Cell {number} [{count}]: {missing} runs are not in the notebook, before it."
-                )
-                if before is None
-                else (
-                    f"Cell {number} [{count}]: {missing} run is not in the notebook, after cell "
-                    f"{before.index + 1} [{last}]."
-                    if missing == 1
-                    else f"Cell {number} [{count}]: {missing} runs are not in the notebook, after cell "
-                    f"{before.index + 1} [{last}]."
-                )
-            )
+        name, missing = f"cell {cell.index + 1} [{count}]", count - last - 1
+        if before and count <= last:
+            message = f"{name.capitalize()} ran before {before}."
+            yield Finding("order", cell.key, cell.index, message)
+        elif missing > 0:
+            runs = "1 run is" if missing == 1 else f"{missing} runs are"
+            place = f"after {before}" if before else "before it"
+            message = f"{name.capitalize()}: {runs} not in the notebook, {place}."
             yield Finding("gap", cell.key, cell.index, message)
-        before, last = cell, count
+        before, last = name, count
 
 
-def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
+def _names(cells: Sequence[Cell]) -> Iterator[Finding]:
     """Yield the names that cells use and that no cell above defines."""
     analysed = [(cell, _analysed(cell.source)) for cell in cells]
     definers: dict[str, list[Cell]] = {}
@@ -143,28 +116,18 @@ def _names(cells: Sequence[Cell]) -> Iterable[Finding]:
         others = {
             name: [each for each in definers.get(name, ()) if each is not cell] for name in missing
         }
-        nowhere = tuple(name for name in missing if not others[name])
-        later = tuple(name for name in missing if others[name] and name not in names.deferred)
-        number = cell.index + 1
+        nowhere = [name for name in missing if not others[name]]
+        later = [name for name in missing if others[name] and name not in names.deferred]
+        uses = f"Cell {cell.index + 1} uses"
         if nowhere:
-            yield Finding(
-                "undefined",
-                cell.key,
-                cell.index,
-                f"Cell {number} uses {_listed(nowhere)}, which no cell defines.",
-                nowhere,
-            )
+            message = f"{uses} {_listed(nowhere)}, which no cell defines."
+            yield Finding("undefined", cell.key, cell.index, message)
         if later:
             places = sorted({others[name][0].index + 1 for name in later})
             where = ", ".join(map(str, places))
-            yield Finding(
-                "later",
-                cell.key,
-                cell.index,
-                f"Cell {number} uses {_listed(later)}, which only cell {where} below defines.",
-                later,
-            )
-        known |= names.defines | set(later) | set(nowhere)
+            message = f"{uses} {_listed(later)}, which only cell {where} below defines."
+            yield Finding("later", cell.key, cell.index, message)
+        known |= names.defines | set(missing)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -176,24 +139,20 @@ def _listed(names: Sequence[str]) -> str:
 def _defines_nothing(source: str) -> bool:
     """Whether a cell that is not analysed is known to define no name."""
     magic = _CELL_MAGIC.match(source)
-    return (
-        magic is not None
-        and magic[1] in _SILENT_MAGICS
-        and not re.search(r"--out|--err|<<", magic[2])
-    )
+    if magic is None or magic[1] not in _SILENT_MAGICS:
+        return False
+    return not re.search(r"--out|--err|<<", magic[2])
 
 
 def _analysed(source: str) -> Names | None:
     """Return the names of a cell; None for a cell in another language or with invalid code."""
     magic = _CELL_MAGIC.match(source)
-    captured: frozenset[str] = frozenset()
+    captured: list[str] = []
     if magic is not None:
         if magic[1] not in _PYTHON_MAGICS:
             return None
         if magic[1] == "capture":
-            captured = frozenset(re.findall(r"(?<!-)\b[A-Za-z_]\w*", magic[2])[:1])
+            captured = re.findall(r"(?<!-)\b[A-Za-z_]\w*", magic[2])[:1]
         source = source[magic.end() :]
     names = names_of(_MAGIC_LINE.sub("pass", _CODE_MAGIC.sub(r"\1", source)))
-    if names is None:
-        return None
-    return Names(names.defines | captured, names.uses, names.deferred)
+    return names and Names(names.defines | {*captured}, names.uses, names.deferred)

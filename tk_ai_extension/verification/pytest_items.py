@@ -1,24 +1,21 @@
-"""Tests of pytest that verify notebooks (`pytest_plugin`)."""
+"""Tests of pytest that verify notebooks (`pytest_plugin`), by nbclient: no server is needed."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat.v4 import new_code_cell, new_notebook
 
-from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.verification.fresh_kernel import verify_alone
-from tk_ai_extension.verification.report import NotebookReport
-from tk_ai_extension.verification.rules import Rules, sanitizers_in
-from tk_ai_extension.verification.stored import stored_outputs
-from tk_ai_extension.verification.verifying import Verification
+from tk_ai_extension.model.executions import Execution
+from tk_ai_extension.notebooks.reading import read_notebook
+from tk_ai_extension.verification.comparing import Rules, sanitizers_in
+from tk_ai_extension.verification.verifying import NotebookReport, Verification
 
 
 class VerificationFailed(Exception):
@@ -42,9 +39,15 @@ class NotebookItem(pytest.Item):
         Raises:
             VerificationFailed: It fails or differs.
         """
-        report = asyncio.run(_verify(self.path, self.config))
-        is_hidden = bool(report.findings) and self.config.getoption("nb_verify_strict")
-        if report.status != "same" or is_hidden:
+        option: Any = self.config.option
+        report = verify_file(
+            self.path,
+            rules_of(self.config),
+            kernel_name=option.nb_verify_kernel,
+            timeout=option.nb_verify_timeout,
+        )
+        is_hidden = bool(report.findings) and option.nb_verify_strict
+        if report.status in ("differs", "failed") or is_hidden:
             raise VerificationFailed("\n".join(report.as_lines()))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -60,27 +63,52 @@ class NotebookItem(pytest.Item):
         return self.path, None, f"verify {self.path.name}"
 
 
-async def _verify(path: Path, config: pytest.Config) -> NotebookReport:
-    manager: Any = AsyncMappingKernelManager(root_dir=str(path.parent))
-    kernels = Kernels(manager)
-    files = NotebookRouter(path.parent, str)
+def verify_file(
+    path: Path, rules: Rules, *, kernel_name: str | None = None, timeout: float | None = None
+) -> NotebookReport:
+    """Verify a notebook in a kernel of its own, by nbclient.
+
+    Args:
+        path: The notebook.
+        rules: What is ignored.
+        kernel_name: The kernelspec; None for the notebook's.
+        timeout: Seconds of a cell after which the verification ends; None for no limit.
+    """
+    stored = read_notebook(path.read_bytes(), path.name)
+    snapshot = stored.snapshot(path.name)
+    outputs = {
+        cell.key: stored.cell_json(cell.index)["outputs"]
+        for cell in snapshot.cells
+        if cell.outputs.count
+    }
+    verification = Verification(snapshot, outputs, rules)
+    notebook = new_notebook(cells=[new_code_cell(cell.source) for cell in verification.cells])
+    begun: list[int] = []
+
+    def begin(cell: Any, cell_index: int) -> None:  # noqa: ARG001 - the hook's arguments
+        begun.append(cell_index)
+
+    client = NotebookClient(
+        notebook,
+        kernel_name=kernel_name or snapshot.kernel_name or "python3",
+        timeout=timeout,
+        allow_errors=True,
+        shutdown_kernel="immediate",
+        resources={"metadata": {"path": str(path.parent)}},
+        on_cell_execute=begin,
+    )
+    stopped = ""
     try:
-        document = await files.open(path.name)
-        snapshot = await document.read()
-        verification = Verification(
-            snapshot, await stored_outputs(document, snapshot), rules_of(config)
-        )
-        return await verify_alone(
-            kernels,
-            verification,
-            kernel_name=config.getoption("nb_verify_kernel"),
-            timeout=config.getoption("nb_verify_timeout"),
-        )
-    finally:
-        with suppress(ToolError):
-            await kernels.close()
-        await manager.shutdown_all(now=True)
-        await files.close()
+        client.execute()
+    except (CellTimeoutError, DeadKernelError) as error:
+        is_slow = isinstance(error, CellTimeoutError)
+        stopped = f"It ran longer than {timeout:g} s." if is_slow else "The kernel died."
+    for at in begun:
+        ended = Execution("ok", tuple(notebook.cells[at].outputs))
+        if stopped and at == begun[-1]:
+            ended = Execution("timed_out", message=stopped)
+        verification.record(verification.cells[at], ended)
+    return verification.report()
 
 
 def rules_of(config: pytest.Config) -> Rules:

@@ -1,37 +1,51 @@
-"""Verify a notebook: hand out its cells to run, and compare what each one printed and showed."""
+"""Verify a notebook: hand out its cells to run, and report what each one did."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.digest import cut, short_traceback
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusEvent
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.verification.comparing import (
+    Difference,
+    Rules,
     compare_outputs,
-    count_displays,
+    displays,
     error_line,
     is_error,
 )
-from tk_ai_extension.verification.hidden_state import hidden_state
-from tk_ai_extension.verification.report import CellReport, NotebookReport
-from tk_ai_extension.verification.rules import Rules
+from tk_ai_extension.verification.hidden_state import Finding, hidden_state
 
-_MARKER = re.compile(
-    r"^[^\S\n]*#[^\S\n]*(NBVAL_[A-Z_]+|PYTEST_VALIDATE_IGNORE_OUTPUT)[^\S\n]*$", re.MULTILINE
-)
+QUIET = "get_ipython().history_manager.enabled = False"
+"""Code for a new Python kernel, so that what runs in it leaves no line in the user's history."""
 MAX_MESSAGE = 2_000
 """Maximum characters of why a cell failed."""
 MAX_TRACEBACK = 100_000
 """Maximum characters of a traceback in a report."""
+DIFF_LINES = 40
+"""Maximum lines of the diff of one output in a text."""
+WIDTH = 200
+"""Maximum characters of a line of a diff in a text."""
+NAMED = 3
+"""Maximum differences of a cell that one sentence names; the others are counted."""
+
+CellStatus = Literal["same", "ran", "differs", "failed", "skipped", "not_run"]
+"""``same``: its outputs are the stored ones; ``ran``: it ran, and nothing was compared; ``differs``: its
+outputs are not the stored ones; ``failed``: it raised an exception that is not stored, ran into the
+timeout, or its kernel died; ``skipped``: it was not to be run; ``not_run``: it was not reached."""
+
+Status = Literal["same", "runs", "differs", "failed"]
+
+_MARKER = re.compile(
+    r"^[^\S\n]*#[^\S\n]*(NBVAL_[A-Z_]+|PYTEST_VALIDATE_IGNORE_OUTPUT)[^\S\n]*$", re.MULTILINE
+)
 _BY_COMMENT: Mapping[str, str] = {
     "NBVAL_IGNORE_OUTPUT": "nbval-ignore-output",
     "PYTEST_VALIDATE_IGNORE_OUTPUT": "nbval-ignore-output",
@@ -64,6 +78,113 @@ def may_fail(cell: Cell) -> bool:
     return "raises-exception" in tags_of(cell)
 
 
+@dataclass(frozen=True, slots=True)
+class CellReport:
+    """What one code cell did.
+
+    Attributes:
+        cell: Its key.
+        index: Its index in the notebook.
+        status: The comparison's result.
+        message: For a failure and a skipped cell, why.
+        traceback: For an exception, its short traceback.
+        differences: The outputs that differ.
+    """
+
+    cell: str
+    index: int
+    status: CellStatus
+    message: str = ""
+    traceback: str = ""
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the cell keeps the notebook from being verified."""
+        return self.status in ("differs", "failed")
+
+    @property
+    def problem(self) -> str:
+        """Why it failed, or how it differs: one sentence."""
+        if not self.differences:
+            return self.message
+        more = len(self.differences) - NAMED
+        named = [each.message for each in self.differences[:NAMED]]
+        return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
+
+    def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
+        """Yield the cell's part of a report as text.
+
+        Args:
+            limit: Maximum lines of each diff and of the traceback; None for all.
+        """
+        name = f"Cell {self.index + 1} @{self.cell}"
+        if self.status == "failed":
+            yield f"{name} failed: {self.message}"
+            yield from _shortened(self.traceback.splitlines(), limit)
+        for difference in self.differences:
+            yield f"{name}: {difference.message}"
+            yield from _shortened(difference.diff, limit, difference.left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookReport:
+    """What a notebook did in a fresh kernel.
+
+    Attributes:
+        notebook: Its path.
+        cells: Its code cells, in order.
+        findings: Hidden state in the notebook as stored.
+        seconds: How long all of it took.
+        has_outputs: Whether any output or execution count is stored; if not, nothing is compared.
+    """
+
+    notebook: str
+    cells: tuple[CellReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+    has_outputs: bool = True
+
+    @property
+    def status(self) -> Status:
+        """The result of the whole notebook."""
+        states = {cell.status for cell in self.cells}
+        if states & {"failed", "not_run"}:
+            return "failed"
+        return "differs" if "differs" in states else "same" if "same" in states else "runs"
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        named: Mapping[CellStatus, str] = {
+            "failed": "failed",
+            "differs": "differ",
+            "not_run": "not run",
+            "same": "the same",
+            "ran": "ran without an error",
+            "skipped": "skipped",
+        }
+        states = [cell.status for cell in self.cells]
+        counts = {status: states.count(status) for status in named if status in states}
+        parts = ", ".join(f"{count} {named[status]}" for status, count in counts.items())
+        number, plural = len(states), "" if len(states) == 1 else "s"
+        text = f"{number} code cell{plural}: {parts}"
+        if not self.has_outputs and counts.keys() == {"ran"}:
+            text = f"{number} cell{plural} ran without an error"
+        stored = "" if self.has_outputs else "; no saved outputs to compare"
+        return f"{self.notebook}: {text}{stored} ({self.seconds:.1f} s)"
+
+    def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
+        """Yield the report as text, each diff and traceback with at most ``limit`` lines."""
+        yield self.summary
+        for cell in self.cells:
+            if cell.is_bad:
+                yield from cell.as_lines(limit)
+        if self.findings:
+            yield "Hidden state in the stored notebook:"
+            yield from (f"  {finding.message}" for finding in self.findings)
+
+
 class Verification:
     """The verification of one notebook. The caller runs the cells and records how each of them ended.
 
@@ -74,7 +195,9 @@ class Verification:
 
     Attributes:
         snapshot: The notebook.
+        stored: The stored outputs, until nobody needs them.
         cells: The cells to run, in order.
+        ended: How the cells ended that have run, by key, with their displays as later cells left them.
         stopped: Why no further cell can run; empty as long as one can.
     """
 
@@ -82,149 +205,86 @@ class Verification:
         self, snapshot: Snapshot, stored: Mapping[str, Sequence[Json]], rules: Rules
     ) -> None:
         self.snapshot = snapshot
-        self._stored = stored
+        self.stored = stored
         self._rules = rules
         self._code = [c for c in snapshot.cells if c.type == "code" and c.source.strip()]
-        self._code_hashes = {cell.key: code for code, cell in snapshot.code_hashes.items()}
         self._tags = {cell.key: tags_of(cell) for cell in self._code}
-        self._has_outputs = any(
-            cell.execution_count is not None or stored.get(cell.key) for cell in self._code
-        )
+        # A cell that has never been run has no outputs to compare, as in nbval.
+        self._has_run = {
+            cell.key: cell.execution_count is not None or bool(stored.get(cell.key))
+            for cell in self._code
+        }
         self.cells = [cell for cell in self._code if "nbval-skip" not in self._tags[cell.key]]
+        self.ended: dict[str, Execution] = {}
         self.stopped = ""
-        self._ended: dict[str, Execution] = {}
-        self._reports: dict[str, CellReport] = {}
-        self._displays: dict[str, list[tuple[Cell, int]]] = {}
-        self._updates: dict[str, Json] = {}
-        self._makers: dict[str, Cell] = {}
+        self._displays: dict[str, list[tuple[str, int]]] = {}
         self._began = time.monotonic()
-        self._seconds: float | None = None
-
-    @property
-    def ended(self) -> Mapping[str, Execution]:
-        """How the cells ended that have run, by key; outputs that nobody needs any more are dropped."""
-        return self._ended
-
-    def code_of(self, cell: Cell) -> str:
-        """Return the hash of the code that made a cell's outputs (`Snapshot.code_hashes`).
-
-        A later cell that changes a display of the cell belongs to it, with all above.
-        """
-        return self._code_hashes[self._makers.get(cell.key, cell).key]
-
-    @property
-    def size(self) -> int:
-        """Approximate characters of the report and of outputs that are kept for it alone.
-
-        Outputs as a cell has made them are those of its execution.
-        """
-        outputs = sum(summarise(self._ended[key].outputs).size for key in self._makers)
-        return outputs + sum(each.size for each in self._reports.values())
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since it began, up to its end."""
-        return time.monotonic() - self._began if self._seconds is None else self._seconds
 
     def observe(self, event: StatusEvent) -> None:
-        """Note the new content of an earlier cell's display; only the newest one is kept.
-
-        Args:
-            event: An event of the cell that runs now, before its `record`.
-        """
+        """Update the display of an earlier cell by an event of the cell that runs now."""
         data: Any = event.data
-        if event.mime == OTHER_DISPLAY_MIME and data["display_id"] in self._displays:
-            self._updates[data["display_id"]] = data["output"]
+        if event.mime == OTHER_DISPLAY_MIME:
+            self._update(data["display_id"], data["output"])
 
-    def record(self, cell: Cell, execution: Execution) -> CellReport:
-        """Compare a cell that has run, and the earlier ones whose displays it has changed.
+    def record(self, cell: Cell, execution: Execution) -> None:
+        """Record how a cell has ended."""
+        for display_id, places in execution.displays.items():
+            shown = [at for at in places if at < len(execution.outputs)]
+            if shown:
+                # A display with the id of an earlier one replaces that one, too.
+                self._update(display_id, execution.outputs[shown[-1]])
+                self._displays.setdefault(display_id, []).extend((cell.key, at) for at in shown)
+        self.ended[cell.key] = execution
+        self.stopped = _reason_to_stop(execution)
 
-        Args:
-            cell: The cell.
-            execution: How it ended.
+    def report(self, stopped: str = "") -> NotebookReport:
+        """Return the report; ``stopped`` is why cells did not run.
 
         Raises:
-            InvalidArguments: A sanitizer took too long.
+            InvalidArguments: A sanitizer is invalid or took too long.
         """
-        updates, self._updates = self._updates, {}
-        changed: dict[str, Cell] = {}
-        # A display with the id of an earlier one replaces that one, too.
-        shared = [
-            (display_id, execution.outputs[places[-1]])
-            for display_id, places in execution.displays.items()
-            if places and places[-1] < len(execution.outputs)
-        ]
-        for display_id, output in (*updates.items(), *shared):
-            for earlier, at in self._displays.get(display_id, ()):
-                known = self._ended[earlier.key]
-                outputs = (*known.outputs[:at], output, *known.outputs[at + 1 :])
-                self._ended[earlier.key] = replace(known, outputs=outputs)
-                self._makers[earlier.key] = cell
-                changed[earlier.key] = earlier
-        for earlier in changed.values():
-            self._compare(earlier)
-        self._ended[cell.key] = execution
-        for display_id, places in execution.displays.items():
-            known = self._displays.setdefault(display_id, [])
-            known += [(cell, at) for at in places if at < len(execution.outputs)]
-        self.stopped = _reason_to_stop(execution)
-        return self._compare(cell)
-
-    def end(self) -> None:
-        """Stop the clock, and drop what only a comparison needs. No cell may be recorded afterwards."""
-        self._seconds = self.seconds
-        self._stored = dict[str, Sequence[Json]]()
-        self._displays, self._updates = {}, {}
-        for key, report in self._reports.items() if self._has_outputs else ():
-            if report.status != "differs":
-                # `nb verify --update` stores the others.
-                self._ended[key] = _without_outputs(self._ended[key])
-
-    def drop_outputs(self) -> None:
-        """Drop all outputs, and the diffs and tracebacks of the report, to free memory."""
-        self._ended = {key: _without_outputs(each) for key, each in self._ended.items()}
-        self._reports = {key: each.without_details() for key, each in self._reports.items()}
-
-    def report(self, kernel: str, stopped: str = "") -> NotebookReport:
-        """Return the report on the cells that have run so far.
-
-        Args:
-            kernel: The kernelspec that ran them.
-            stopped: Why the others did not run.
-        """
+        why = stopped or self.stopped
         return NotebookReport(
             notebook=self.snapshot.path,
-            revision=self.snapshot.revision,
-            cells=tuple(
-                self._reports.get(cell.key) or self._unrun(cell, stopped or self.stopped)
-                for cell in self._code
-            ),
+            cells=tuple(self._cell_report(cell, why) for cell in self._code),
             findings=hidden_state(self.snapshot),
-            kernel=kernel,
-            seconds=self.seconds,
-            has_outputs=self._has_outputs,
+            seconds=time.monotonic() - self._began,
+            has_outputs=any(self._has_run.values()),
         )
 
-    def _compare(self, cell: Cell) -> CellReport:
-        report = self._reports[cell.key] = cell_report(
-            cell,
-            self._stored.get(cell.key, ()),
-            self._ended[cell.key],
-            self._rules,
-            self._tags[cell.key],
-            has_outputs=self._has_outputs,
-        )
-        return report
+    def _update(self, display_id: str, output: Json) -> None:
+        for key, at in self._displays.get(display_id, ()):
+            ended = self.ended[key]
+            outputs = (*ended.outputs[:at], output, *ended.outputs[at + 1 :])
+            self.ended[key] = replace(ended, outputs=outputs)
 
-    def _unrun(self, cell: Cell, why: str) -> CellReport:
-        is_skipped = "nbval-skip" in self._tags[cell.key]
-        return CellReport(
-            cell.key,
-            cell.index,
-            "skipped" if is_skipped else "not_run",
-            cell.first_line,
-            message="its tags say so" if is_skipped else why,
-        )
+    def _cell_report(self, cell: Cell, why: str) -> CellReport:
+        tags, execution = self._tags[cell.key], self.ended.get(cell.key)
+        if "nbval-skip" in tags:
+            return CellReport(cell.key, cell.index, "skipped", "its tags say so")
+        if execution is None:
+            return CellReport(cell.key, cell.index, "not_run", why)
+        if execution.status not in ("ok", "error"):
+            message = execution.message.partition(INTERRUPT_IGNORED)[0].strip() or execution.status
+            return CellReport(cell.key, cell.index, "failed", cut(message, MAX_MESSAGE))
+        stored = self.stored.get(cell.key, ())
+        chosen = "nbval-check-output" in tags or not self._rules.lax
+        compares = self._has_run[cell.key] and chosen and "nbval-ignore-output" not in tags
+        error = _unexpected(stored, execution, self._rules, tags, compares=compares)
+        if error is not None:
+            message, traceback = error_line(error), short_traceback(error)
+            return CellReport(
+                cell.key,
+                cell.index,
+                "failed",
+                cut(message, MAX_MESSAGE),
+                cut(traceback, MAX_TRACEBACK),
+            )
+        if not compares:
+            return CellReport(cell.key, cell.index, "ran")
+        differences = compare_outputs(stored, _comparable(stored, execution), self._rules)
+        status = "differs" if differences else "same"
+        return CellReport(cell.key, cell.index, status, differences=differences)
 
 
 def _reason_to_stop(execution: Execution) -> str:
@@ -236,67 +296,27 @@ def _reason_to_stop(execution: Execution) -> str:
     return execution.message or execution.status
 
 
-def cell_report(
-    cell: Cell,
+def _unexpected(
     stored: Sequence[Json],
     execution: Execution,
     rules: Rules,
     tags: frozenset[str],
     *,
-    has_outputs: bool = True,
-) -> CellReport:
-    """Return the report of a cell that has run.
+    compares: bool,
+) -> Json | None:
+    """Return the exception that a cell may not raise; None if there is none.
 
-    Args:
-        cell: The cell.
-        stored: Its stored outputs.
-        execution: How the new run ended.
-        rules: What is ignored.
-        tags: Its tags (`tags_of`).
-        has_outputs: Whether the notebook has stored outputs at all.
+    An error among the outputs counts, whatever the kernel's reply says. Where outputs are compared, any
+    exception is expected if one is stored: the comparison names the difference.
     """
-    report = partial(
-        CellReport,
-        cell.key,
-        cell.index,
-        first_line=cell.first_line,
-        seconds=execution.duration,
-    )
-    if execution.status not in ("ok", "error"):
-        message = execution.message.partition(INTERRUPT_IGNORED)[0].strip() or execution.status
-        return report("failed", message=cut(message, MAX_MESSAGE))
-    error = next((each for each in reversed(execution.outputs) if is_error(each)), None)
-    compares = has_outputs and "nbval-ignore-output" not in tags
-    if rules.lax:
-        compares = has_outputs and "nbval-check-output" in tags
-    is_expected = "raises-exception" in tags or _is_stored(
-        execution, stored, rules, compares=compares
-    )
-    if execution.status == "error" and not is_expected:
-        shown = error or {"ename": "error", **(execution.error or {})}
-        return report(
-            "failed",
-            message=cut(error_line(shown), MAX_MESSAGE),
-            traceback=cut(short_traceback(shown), MAX_TRACEBACK),
-        )
-    if not compares:
-        return report("ignored" if has_outputs else "same")
-    differences = compare_outputs(stored, _comparable(stored, execution), rules)
-    return report("differs" if differences else "same", differences=differences)
-
-
-def _is_stored(
-    execution: Execution, stored: Sequence[Json], rules: Rules, *, compares: bool
-) -> bool:
-    """Return whether the exception of a run is a stored one; where outputs are compared, any will do."""
     before, after = (
         [each for each in outputs if is_error(each)] for outputs in (stored, execution.outputs)
     )
-    return bool(before) and (compares or not compare_outputs(before, after, rules))
-
-
-def _without_outputs(execution: Execution) -> Execution:
-    return replace(execution, outputs=(), pages=())
+    if "raises-exception" in tags or (execution.status == "ok" and not after):
+        return None
+    if before and (compares or not compare_outputs(before, after, rules)):
+        return None
+    return after[-1] if after else {"ename": "error", **(execution.error or {})}
 
 
 def _comparable(stored: Sequence[Json], execution: Execution) -> Sequence[Json]:
@@ -305,6 +325,13 @@ def _comparable(stored: Sequence[Json], execution: Execution) -> Sequence[Json]:
     JupyterLab stores what ``name?`` shows; nbclient and Jupyter Notebook 6 do not.
     """
     new = execution.outputs
-    if not execution.pages or count_displays(stored) >= count_displays(new):
+    if not execution.pages or len(displays(stored)) >= len(displays(new)):
         return new
     return [each for each in new if each.get("data") not in execution.pages]
+
+
+def _shortened(lines: Sequence[str], limit: int | None, left_out: int = 0) -> Iterator[str]:
+    shown = lines[:limit]
+    yield from (f"  {cut(line, WIDTH)}" for line in shown)
+    if more := len(lines) - len(shown) + left_out:
+        yield f"  [{more} more lines]"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -142,8 +142,6 @@ class Executions:
         self._displays = displays or DisplayRegistry()
         self._open = open_document
         self._file_of = file_of
-        # The files that runs which have not begun are about to replace.
-        self._replaced: set[str] = set()
         self._runs: dict[str, Run] = {}
         self._ended: deque[Run] = deque()
         self._closing = False
@@ -259,28 +257,12 @@ class Executions:
             ),
             None,
         )
-        if writing is None and file not in self._replaced:
+        if writing is None:
             return
-        which = "Another run" if writing is None else f"Execution `{writing.id}`"
         raise Conflict(
-            f"{which} writes its outputs to {path}, which is not replaced meanwhile.",
+            f"Execution `{writing.id}` writes its outputs to {path}, which is not replaced meanwhile.",
             hint="Choose another name, or run again after its end.",
         )
-
-    @contextmanager
-    def replacing(self, path: str) -> Generator[None]:
-        """Reserve a notebook that is replaced in the block, in which the run of the new one starts.
-
-        Raises:
-            Conflict: See `check_replaceable`.
-        """
-        self.check_replaceable(path)
-        file = self._file_of(path)
-        self._replaced.add(file)
-        try:
-            yield
-        finally:
-            self._replaced.discard(file)
 
     def latest(self, caller: Caller) -> Run | None:
         """Return the caller's oldest active run, else their newest ended one, or None."""

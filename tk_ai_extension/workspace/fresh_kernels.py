@@ -2,87 +2,68 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+import logging
+import secrets
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
+from tk_ai_extension.kernels.base import NO_NOTEBOOK
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.background import run_to_completion
-from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.model.executions import INTERRUPT_IGNORED
-from tk_ai_extension.verification.fresh_kernel import shut_down, start_fresh
+from tk_ai_extension.model.errors import KernelNotFound, ToolError
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED, ExecutionRequest
+from tk_ai_extension.verification.verifying import QUIET, NotebookReport, Verification
 from tk_ai_extension.workspace.runs import Run, Step
 
-MAX_FRESH = 8
-"""Maximum fresh kernels of a user."""
+logger = logging.getLogger(__name__)
 
 
-class FreshKernels:
-    """The fresh kernels of a workspace.
+@asynccontextmanager
+async def fresh_kernel(kernels: Kernels, name: str | None, path: str) -> AsyncGenerator[str]:
+    """Start a kernel in a notebook's folder, for a run with a `FreshKernelSupervisor`; yield its id.
+
+    It is not the notebook's. It is started in a sandbox if the notebook's project has one. An exception in
+    the block shuts it down.
 
     Args:
-        kernels: Starts and stops kernels.
-        max_kernels: Maximum kernels of a user at a time.
+        kernels: Starts it.
+        name: The kernelspec; None for the default one.
+        path: The notebook's path.
+
+    Raises:
+        InvalidArguments, KernelStartFailed, KernelUnsupported.
     """
+    folder = path.rpartition("/")[0]
+    place = f"{folder}/{NO_NOTEBOOK}{secrets.token_hex(6)}".lstrip("/")
+    kernel_id = await kernels.start(name, path=place)
+    try:
+        if (await kernels.info(kernel_id)).language == "python":
+            request = ExecutionRequest(QUIET, silent=True)
+            async for _ in kernels.execute(kernel_id, request):
+                pass
+        yield kernel_id
+    except BaseException:
+        await run_to_completion(_shut_down(kernels, kernel_id))
+        raise
 
-    def __init__(self, kernels: Kernels, *, max_kernels: int = MAX_FRESH) -> None:
-        self._kernels = kernels
-        self._max = max_kernels
-        self._counts = Counter[str]()
-        self._users: dict[str, str] = {}
 
-    async def start(self, user: str, name: str | None, path: str) -> str:
-        """Start a kernel for a notebook and return its id. Call `stop` afterwards.
-
-        Raises:
-            LimitReached: Too many fresh kernels of the user are running.
-            InvalidArguments, KernelStartFailed, KernelUnsupported.
-        """
-        if self._counts[user] >= self._max:
-            raise LimitReached(
-                f"{self._max} of your notebooks already run in a kernel of their own."
-            )
-        self._counts[user] += 1
-        try:
-            kernel_id = await start_fresh(self._kernels, name, path)
-        except BaseException:
-            self._counts[user] -= 1
-            raise
-        self._users[kernel_id] = user
-        return kernel_id
-
-    @asynccontextmanager
-    async def handed_over(self, user: str, name: str | None, path: str) -> AsyncGenerator[str]:
-        """Start a kernel for a run that is started in the block, and then stops it at its end.
-
-        An exception in the block stops the kernel.
-
-        Raises:
-            LimitReached, InvalidArguments, KernelStartFailed, KernelUnsupported: As `start`.
-        """
-        kernel_id = await self.start(user, name, path)
-        try:
-            yield kernel_id
-        except BaseException:
-            await self.stop(kernel_id)
-            raise
-
-    async def stop(self, kernel_id: str) -> None:
-        """Shut a kernel down, also if the caller is cancelled: nobody else knows the kernel."""
-        if (user := self._users.pop(kernel_id, None)) is not None:
-            self._counts[user] -= 1
-        await run_to_completion(shut_down(self._kernels, kernel_id))
-
-    async def kill(self, kernel_id: str) -> None:
-        """Shut a kernel down that ignored an interrupt; its run then ends and calls `stop`."""
-        await shut_down(self._kernels, kernel_id)
+async def _shut_down(kernels: Kernels, kernel_id: str) -> None:
+    """Shut a kernel down; interrupt it first if it is busy, so that it ends by itself."""
+    with suppress(ToolError):
+        if kernel_id in kernels.ids() and (await kernels.info(kernel_id)).state == "busy":
+            await kernels.interrupt(kernel_id)
+    with suppress(KernelNotFound):
+        if kernel_id in kernels.ids():
+            await kernels.shutdown(kernel_id)
 
 
 class FreshKernelSupervisor:
     """Shuts the kernel of one run down at its end (`workspace.runs.RunSupervisor`)."""
 
-    def __init__(self, fresh: FreshKernels) -> None:
-        self._fresh = fresh
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
 
     async def before_step(self, run: Run, step: Step) -> None:
         """Do nothing: the kernel is ready."""
@@ -97,8 +78,81 @@ class FreshKernelSupervisor:
 
     async def on_interrupt_ignored(self, run: Run) -> None:
         """Kill the kernel of a cancelled run."""
-        await self._fresh.kill(run.kernel_id)
+        await _shut_down(self._kernels, run.kernel_id)
 
     async def on_end(self, run: Run) -> None:
-        """Shut the kernel down."""
-        await self._fresh.stop(run.kernel_id)
+        """Shut the kernel down, also if the caller is cancelled: nobody else knows the kernel."""
+        await run_to_completion(_shut_down(self._kernels, run.kernel_id))
+
+
+class VerificationRun(FreshKernelSupervisor):
+    """Verifies a notebook by a run: its supervisor, and its report (`workspace.runs.RunReport`).
+
+    Attributes:
+        verification: The verification.
+        finished: The report; None until the run has ended.
+        subject: What it runs, for the journal.
+    """
+
+    subject = "all code cells in a fresh kernel, to verify their outputs"
+
+    def __init__(self, kernels: Kernels, verification: Verification) -> None:
+        super().__init__(kernels)
+        self.verification = verification
+        self.finished: NotebookReport | None = None
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps that run its cells without writing their outputs into the notebook."""
+        return [
+            Step(index=cell.index, code=cell.source, on_status=self.verification.observe)
+            for cell in self.verification.cells
+        ]
+
+    @property
+    def outcome(self) -> str | None:
+        """The result of the comparison: an exception may be the stored output."""
+        if self.finished is None:
+            return None
+        return "verified" if self.finished.status == "same" else self.finished.status
+
+    @property
+    def size(self) -> int:
+        """Approximate characters of the report's diffs and tracebacks."""
+        cells = () if self.finished is None else self.finished.cells
+        diffs = sum(len(line) for cell in cells for each in cell.differences for line in each.diff)
+        return diffs + sum(len(cell.traceback) for cell in cells)
+
+    def drop_outputs(self) -> None:
+        """Drop the outputs, and the diffs and tracebacks of the report."""
+        self.verification.ended.clear()
+        if self.finished is not None:
+            cells = tuple(
+                replace(cell, message=cell.problem, traceback="", differences=())
+                for cell in self.finished.cells
+            )
+            self.finished = replace(self.finished, cells=cells)
+
+    async def after_step(self, run: Run, step: Step) -> bool:
+        """Record how the cell has ended."""
+        await super().after_step(run, step)
+        if step.execution is not None and not run.cancelled:
+            cell = self.verification.cells[run.steps.index(step)]
+            self.verification.record(cell, step.execution)
+        return False
+
+    async def on_end(self, run: Run) -> None:
+        """Compare the outputs, and shut the kernel down."""
+        why = "interrupted" if run.cancelled else run.stopped
+        try:
+            # A thread goes on when its caller is cancelled.
+            report = asyncio.to_thread(self.verification.report, why)
+            self.finished = await run_to_completion(report)
+        except ToolError as error:
+            run.error = run.error or error
+        except Exception as error:
+            logger.exception("The report of run %s could not be made", run.id)
+            run.error = run.error or ToolError(f"The report could not be made: {error}")
+        finally:
+            self.verification.stored = {}
+            await super().on_end(run)

@@ -28,7 +28,6 @@ from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
-from tk_ai_extension.workspace.fresh_kernels import FreshKernels
 from tk_ai_extension.workspace.journal import Commits, Journal
 from tk_ai_extension.workspace.kernel_queries import KernelQueries
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
@@ -82,7 +81,6 @@ class Workspace:
     notebooks: NotebookManager = field(init=False)
     executions: Executions = field(init=False)
     python: PythonSessions = field(init=False)
-    fresh: FreshKernels = field(init=False)
 
     def __post_init__(self) -> None:
         self.notebooks = NotebookManager(self.by_path)
@@ -98,7 +96,6 @@ class Workspace:
             file_of=self.store.file_of,
         )
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
-        self.fresh = FreshKernels(self.kernels)
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
         # By kernel: updates by other clients' code to displays of cells that tools ran.
