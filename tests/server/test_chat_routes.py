@@ -25,6 +25,7 @@ from tests.support.scripted_model import (
     ToolUse,
 )
 from tk_ai_extension.agent import store
+from tk_ai_extension.server.handlers import streaming
 
 CHATS = "api/tk-ai/chats"
 COUNTED = "One, two, three, four, five, six, seven, eight."
@@ -312,6 +313,23 @@ async def test_followers_of_chats_use_none_of_the_places_for_answers(
     assert [event.kind for event in first] == ["message"] * 3
     # Two places, and three who follow.
     assert (await client.say("And now?"))[0] == 200
+
+
+@pytest.mark.proves("threat:exhaustion")
+async def test_so_many_streams_of_a_user_are_open(
+    client: Client,
+    model: ScriptedModel,
+    http: httpx2.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streaming, "MAX_STREAMS", 1)
+    model.add(Answer.of("Yes."))
+    chat = (await client.say("Are you there?"))[1]["chat"]
+    async with http.stream("GET", f"chats/{chat}/events") as response:
+        following = events_of(response)
+        await anext(following)
+        refused = await http.get(f"chats/{chat}/events")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "limit_reached")
 
 
 @pytest.mark.proves("rest:chat")
