@@ -15,9 +15,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from tk_ai_extension.mcp import McpClient
-from tk_ai_extension.mcp.calls import RunningCalls
 from tk_ai_extension.mcp.requests import Context, Requests
-from tk_ai_extension.mcp.server import build_server
+from tk_ai_extension.mcp.server import RunningCalls, build_server
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
