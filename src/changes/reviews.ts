@@ -4,7 +4,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import { type AppStore, without } from '../state/app';
 import type { IStorage } from '../common/storage';
 import { type IKept, mergeKept, NOTHING_KEPT } from '../state/keptChanges';
-import { moves, pathAfter } from '../state/moves';
+import { pathAfter, stateAfter } from '../state/moves';
 
 const KEY = 'kept';
 
@@ -31,9 +31,7 @@ export interface IReviews {
   keep(path: string, more: IKept): Promise<void>;
   /** Emit that changes of a notebook were undone. */
   notifyUndone(path: string): void;
-  /** Handle a renamed notebook. What was kept of another one of its new name is forgotten. */
-  renamed(old: string, path: string): Promise<void>;
-  /** Handle a file or folder that this page has renamed or, if `path` is null, deleted. */
+  /** Handle a file or folder that was renamed or, if `path` is null, deleted. It may be reported twice. */
   moved(old: string, path: string | null): Promise<void>;
 }
 
@@ -71,45 +69,29 @@ export class Reviews implements IReviews {
   keep(path: string, more: IKept): Promise<void> {
     this._set(path, mergeKept(this.of(path), more));
     this._decided.emit({ path, kind: 'kept' });
-    const done = this._done;
-    return this._inOrder(async () => {
-      // The name is that of the call: moves that wait in front of it, and later ones, come on top.
-      const now = pathAfter(path, done, this._done);
-      if (now !== null) {
-        await this._replace(now, mergeKept(await this._load(now), more));
-      }
-    });
+    return this._inOrder(async () => this._replace(path, mergeKept(await this._load(path), more)));
   }
 
   notifyUndone(path: string): void {
     this._decided.emit({ path, kind: 'undone' });
   }
 
-  renamed(old: string, path: string): Promise<void> {
-    return pathAfter(old, -1) === path ? this._changes : this.moved(old, path, moves.length + 1);
-  }
-
-  /** @param first - The number of moves with this one, if the server's files may report it again. */
-  moved(old: string, path: string | null, first = 0): Promise<void> {
-    const isKnown = this._first === moves.length && pathAfter(old, -1) === path;
-    this._first = first;
-    if (isKnown) {
-      return this._changes;
-    }
-    const count = moves.push([old, path]);
+  moved(old: string, path: string | null): Promise<void> {
+    const after = (name: string): string | null => pathAfter(name, old, path);
+    this._store.update(state => stateAfter(state, after));
     return this._inOrder(async () => {
-      // After an upgrade of the server the chunk is gone: a page that is not reloaded forgets.
-      const load = import(/* webpackChunkName: "notebook" */ './moving');
-      const loaded = await load.catch(() => null);
-      this._done = count;
-      await loaded?.carryOut(
-        path,
-        name => pathAfter(name, count - 1, count),
-        this._storage.entries(keyOf('')),
-        this._store,
-        name => this._load(name),
-        (name, kept) => this._replace(name, kept)
-      );
+      const entries = await this._storage.entries(keyOf(''));
+      for (const name of new Set([
+        ...entries.map(([name]) => name),
+        ...Object.keys(this._store.state.kept)
+      ])) {
+        const target = after(name);
+        if (target !== name) {
+          const kept = await this._load(name);
+          await this._replace(name, NOTHING_KEPT);
+          await (target !== null && this._replace(target, kept));
+        }
+      }
     });
   }
 
@@ -155,10 +137,6 @@ export class Reviews implements IReviews {
   }
 
   private _changes = Promise.resolve();
-  /** How many moves have been carried out. */
-  private _done = moves.length;
-  /** The number of moves when the last one was reported by its notebook only; 0 for none. */
-  private _first = 0;
   private readonly _decided = new Signal<this, IDecision>(this);
 }
 

@@ -20,12 +20,6 @@ describe('Store', () => {
     expect(localStorage).toHaveLength(0);
   });
 
-  it('stores entries of one window', async () => {
-    await new BrowserStorage('http://one/', 'sessionStorage').save('a', 1);
-    expect(await new BrowserStorage('http://one/').fetch('a')).toBeUndefined();
-    expect(await new BrowserStorage('http://one/', 'sessionStorage').fetch('a')).toBe(1);
-  });
-
   it('lists the entries with a prefix', async () => {
     const store = new BrowserStorage('http://one/');
     for (const name of ['a:1', 'a:', 'b:1']) {

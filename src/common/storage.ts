@@ -32,12 +32,9 @@ interface IStoredEntry {
  * the page.
  */
 export class BrowserStorage implements IStorage {
-  /**
-   * @param server - The base URL of the server, since a browser may use several.
-   * @param where - Whether entries are shared by all windows, or of one window.
-   */
-  constructor(server: string, where: 'localStorage' | 'sessionStorage' = 'localStorage') {
-    this._storage = storageOf(where);
+  /** @param server - The base URL of the server, since a browser may use several. */
+  constructor(server: string) {
+    this._storage = localStorageOrNull();
     this._prefix = `tk-ai-extension ${server} `;
     window.addEventListener('storage', ({ storageArea, key }) => {
       if (storageArea === this._storage && key?.startsWith(this._prefix) === true) {
@@ -146,9 +143,9 @@ export class BrowserStorage implements IStorage {
   private readonly _changed = new Signal<this, string>(this);
 }
 
-function storageOf(where: 'localStorage' | 'sessionStorage'): Storage | null {
+function localStorageOrNull(): Storage | null {
   try {
-    return window[where];
+    return window.localStorage;
   } catch {
     // Blocking cookies blocks storage, too.
     return null;

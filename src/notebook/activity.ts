@@ -74,7 +74,7 @@ export class NotebookActivity implements IDisposable {
     this._path = path;
     if (old !== null && path !== null) {
       // In order, if it is renamed again meanwhile.
-      this._renamed = this._renamed.then(() => this._reviews.renamed(old, path));
+      this._renamed = this._renamed.then(() => this._reviews.moved(old, path));
     } else {
       this._changes = [];
       this._running = [];

@@ -12,7 +12,6 @@ import {
   BLANK,
   type Compose,
   draftOf,
-  following,
   hasArrived,
   type Found,
   type IAbout,
@@ -303,10 +302,10 @@ export class PanelController {
     return { mode: modeOf(state, this.state), model: modelOf(state, this.state) };
   }
 
-  /** Return what makes messages with the present notebook and cell, be the notebook renamed later. */
+  /** Return what makes messages with the present notebook and cell. */
   private _toMessage(): (draft: IDraft) => IMessage {
     const { notebook, store } = this._services;
-    const seen = notebook.seen && following(notebook.seen);
+    const { seen } = notebook;
     const { activeCell } = store.state.preferences;
     const options = { ...this._options, activeCell };
     return draft => messageOf(draft, seen, options);
@@ -336,7 +335,7 @@ export class PanelController {
    */
   attach(found: readonly (Found | Promise<Found>)[]): void {
     this._set({ refused: [] });
-    const reading = Promise.all(found.map(async each => following(await each)));
+    const reading = Promise.all(found.map(each => Promise.resolve(each)));
     this.change({ attaching: [...this.draft.attaching, reading] }, true);
     this._finishAttaching();
   }

@@ -78,13 +78,10 @@ class Page {
   readonly memory: PanelStorage;
   private readonly _services: IPanelServices;
 
-  constructor(
-    readonly server: Chatting,
-    readonly own: BrowserStorage
-  ) {
+  constructor(readonly server: Chatting) {
     const store = createStore();
     const { channel } = new FakeServer();
-    this.memory = new PanelStorage(browser(), own);
+    this.memory = new PanelStorage(browser());
     this._services = {
       store,
       chats: new Chats(server.api as unknown as ChatApi, channel, store),
@@ -120,7 +117,7 @@ class Page {
   async reloaded(): Promise<Page> {
     this.memory.flush();
     await settled();
-    const page = new Page(this.server, this.own);
+    const page = new Page(this.server);
     this.panels.forEach(({ chat }, place) => page.add(place, chat.id));
     await settled();
     return page;
@@ -170,8 +167,7 @@ describe('what is written in several panels', () => {
   it('is in each panel of its chat, and sent or kept, each word once', async () => {
     for (let round = 0; round < 25; round++) {
       localStorage.clear();
-      sessionStorage.clear();
-      let page = new Page(new Chatting(), new BrowserStorage('http://server/', 'sessionStorage'));
+      let page = new Page(new Chatting());
       page.add(SIDE, null);
       await settled();
       const typed = new Set<string>();
@@ -192,66 +188,5 @@ describe('what is written in several panels', () => {
       // The page is gone, with its timer.
       await page.reloaded();
     }
-  });
-
-  it('is there again after a reload, whatever another window sends from its chat', async () => {
-    for (let round = 0; round < 25; round++) {
-      localStorage.clear();
-      const server = new Chatting();
-      server.ids.push('c0');
-      const storages = ['http://one/', 'http://two/'].map(
-        url => new BrowserStorage(url, 'sessionStorage')
-      );
-      sessionStorage.clear();
-      const pages = storages.map(own => new Page(server, own));
-      const unsent: Set<string>[] = pages.map(() => new Set());
-      pages.forEach(page => page.add(SIDE, 'c0'));
-      await settled();
-      for (let number = 0; number < 12; number++) {
-        const place = random(2);
-        const page = pages[place] as Page;
-        const panel = page.any();
-        const dice = Math.random();
-        if (dice < 0.3) {
-          const sent = server.submit(panel);
-          await settled();
-          await server.answer(true);
-          sent.forEach(word => unsent[place]?.delete(word));
-        } else if (dice < 0.5) {
-          pages[place] = await page.reloaded();
-        } else {
-          panel.change({ text: `${panel.draft.text} w${number}` });
-          unsent[place]?.add(`w${number}`);
-        }
-        page.memory.flush();
-        await settled();
-        for (const [other, { own }] of pages.entries()) {
-          const again = new Page(server, own);
-          await settled();
-          expect(again.written).toEqual(expect.arrayContaining([...(unsent[other] ?? [])]));
-        }
-      }
-    }
-  });
-
-  it('stays when another window, which has not seen it, sends something', async () => {
-    const pages = ['one', 'two', 'three'].map(
-      name => new Page(new Chatting(), new BrowserStorage(name, 'sessionStorage'))
-    ) as [Page, Page, Page];
-    const [first, second, third] = pages;
-    for (const page of [first, second]) {
-      page.add(SIDE, 'c');
-    }
-    await settled();
-    second.any().change({ text: 'Sent' });
-    void second.any().submit();
-    first.any().change({ text: 'w1' });
-    first.memory.flush();
-    await second.server.answer(true);
-    second.memory.flush();
-    await settled();
-    const later = new Page(third.server, third.own);
-    await settled();
-    expect(later.memory.draft('c').draft.text).toBe('w1');
   });
 });

@@ -109,7 +109,7 @@ describe('the view of a chat', () => {
         layout.emit();
         expect(layout.below).toBe(0);
       }
-      expect(screen.queryByText('↓ New') === null).toBe(follows);
+      expect(screen.queryByText('↓ Latest') === null).toBe(follows);
     }
     window.ResizeObserver = ResizeObserver;
   });

@@ -1,13 +1,11 @@
 import { act, cleanup, fireEvent, screen } from '@testing-library/react';
 
 import type { ChatInfo, NetChange } from '../api/events';
-import { moves } from '../state/moves';
 import { CALL, CHANGE, DONE, MESSAGE, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
 
 afterEach(() => {
   cleanup();
-  moves.length = 0;
 });
 
 const AGAIN = { ...CHANGE, action: 'replace', diff: '+y = 2', entry: 8 } as const;

@@ -17,18 +17,10 @@ type Kept = Pick<IStorage, 'entries' | 'fetch' | 'remove' | 'save'>;
  * The drafts and the current chat, stored in the browser. Attachments are kept in the page only.
  *
  * A draft belongs to its chat: its name is the chat's id. That of a new chat belongs to its panel: it is
- * empty for the sidebar. Each draft has an entry of its own: a long one changes no other draft. After a
- * reload, a window has its own drafts; what it did not write, it takes from the others.
+ * empty for the sidebar. Each draft has an entry of its own: a long one changes no other draft.
  */
 export class PanelStorage {
-  /**
-   * @param _storage - The storage of the browser.
-   * @param _own - The storage of this window, which may show another chat than others.
-   */
-  constructor(
-    private readonly _storage: Kept,
-    private readonly _own: Kept | null = null
-  ) {
+  constructor(private readonly _storage: Kept) {
     this.restored = this._restore();
     window.addEventListener('pagehide', () => this.flush());
     document.addEventListener('visibilitychange', () => this.flush());
@@ -45,7 +37,6 @@ export class PanelStorage {
   set chat(chat: string | null) {
     this._chat = chat;
     void this._storage.save(CHAT, chat);
-    void this._own?.save(CHAT, chat);
   }
 
   /** Emitted with the name of a draft that was set. */
@@ -81,39 +72,22 @@ export class PanelStorage {
     this._timer = 0;
     for (const name of this._written) {
       const text = writtenIn(this.draft(name));
-      void this._save(name, text);
-      // An empty draft there hides that of another window.
-      void this._own?.save(DRAFT + name, text);
+      void (text === ''
+        ? this._storage.remove(DRAFT + name)
+        : this._storage.save(DRAFT + name, text));
     }
     this._written.clear();
   }
 
-  /** Save a draft, or remove its entry, unless that is of another window. */
-  private async _save(name: string, text: string): Promise<void> {
-    const entry = DRAFT + name;
-    if (text !== '') {
-      await this._storage.save(entry, text);
-    }
-    const found = await this._storage.fetch(entry);
-    if (found === text) {
-      this._stored.set(name, text);
-    } else if (text === '' && found === this._stored.get(name)) {
-      await this._storage.remove(entry);
-    }
-  }
-
   private async _restore(): Promise<void> {
-    for (const storage of [this._own, this._storage]) {
-      const chat = (await storage?.fetch(CHAT)) as string | null | undefined;
-      // Keep what was set meanwhile.
-      if (this._chat === undefined) {
-        this._chat = chat;
-      }
-      for (const [name, text] of (await storage?.entries(DRAFT)) ?? []) {
-        this._stored.set(name, text as string);
-        if (!this._drafts.has(name)) {
-          this._drafts.set(name, { ...NOTHING, draft: { ...BLANK, text: (text ?? '') as string } });
-        }
+    const chat = (await this._storage.fetch(CHAT)) as string | null | undefined;
+    // Keep what was set meanwhile.
+    if (this._chat === undefined) {
+      this._chat = chat;
+    }
+    for (const [name, text] of await this._storage.entries(DRAFT)) {
+      if (!this._drafts.has(name)) {
+        this._drafts.set(name, { ...NOTHING, draft: { ...BLANK, text: (text ?? '') as string } });
       }
     }
   }
@@ -124,7 +98,5 @@ export class PanelStorage {
   private _timer = 0;
   /** The names of the drafts that are not saved. */
   private readonly _written = new Set<string>();
-  /** The entries as this window has read or saved them, by the drafts' names. */
-  private readonly _stored = new Map<string, string>();
   private readonly _changed = new Signal<this, string>(this);
 }

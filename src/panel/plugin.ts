@@ -61,10 +61,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
     const language = translator ?? nullTranslator;
     const trans = language.load('tk-ai-extension');
     const { baseUrl } = app.serviceManager.serverSettings;
-    const memory = new PanelStorage(
-      new BrowserStorage(baseUrl),
-      new BrowserStorage(baseUrl, 'sessionStorage')
-    );
+    const memory = new PanelStorage(new BrowserStorage(baseUrl));
     themes?.themeChanged.connect((_, { newValue }) =>
       store.update(state => ({ ...state, theme: newValue }))
     );

@@ -1,10 +1,7 @@
-import { PromiseDelegate } from '@lumino/coreutils';
 import { act, cleanup, fireEvent, screen } from '@testing-library/react';
 
-import { unreachable } from '../api/client';
 import { CALL, CHANGE, DONE, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
-import { moves } from '../state/moves';
 
 const press = (name: string): boolean => fireEvent.click(screen.getByRole('button', { name }));
 const changes = (): string => document.querySelector('.tk-Changes')?.textContent ?? '';
@@ -12,7 +9,6 @@ const changes = (): string => document.querySelector('.tk-Changes')?.textContent
 afterEach(() => {
   cleanup();
   document.body.replaceChildren();
-  moves.length = 0;
 });
 
 /** A panel after a turn that changed a cell. */
@@ -82,35 +78,6 @@ describe('a cell that was attached before its notebook was renamed', () => {
     expect(stage.sent).toMatchObject([{ notebook: 'b.ipynb', attachments: [sent] }]);
   });
 
-  it('is sent again where a message was not accepted', async () => {
-    const stage = new Stage();
-    act(() => stage.controller.attach([attached]));
-    await stage.settle();
-    act(() => stage.controller.change({ text: 'Fix it' }));
-    stage.taking = async () => {
-      await rename(stage, 'a.ipynb', 'b.ipynb');
-      throw unreachable();
-    };
-    await act(() => stage.controller.submit());
-    stage.taking = () => Promise.resolve();
-    await act(() => stage.controller.submit());
-    expect(stage.sent[1]).toMatchObject({ notebook: 'b.ipynb', attachments: [sent] });
-  });
-
-  it('is sent in a former draft, and when a sent message is edited', async () => {
-    const stage = new Stage();
-    act(() => stage.controller.attach([attached]));
-    await stage.say('Fix it');
-    await stage.happens(DONE);
-    await rename(stage, 'a.ipynb', 'b.ipynb');
-    const [turn] = stage.controller.chat.state.turns;
-    act(() => stage.controller.edit(turn as never));
-    expect(stage.controller.draft.attached).toMatchObject([{ notebook: 'b.ipynb' }]);
-    await rename(stage, 'b.ipynb', 'c.ipynb');
-    await act(() => stage.controller.submit());
-    expect(stage.sent.at(-1)).toMatchObject({ notebook: 'c.ipynb', attachments: [CELL] });
-  });
-
   it('is not sent to another notebook of its former name', async () => {
     const stage = new Stage();
     act(() => stage.controller.attach([attached]));
@@ -119,45 +86,5 @@ describe('a cell that was attached before its notebook was renamed', () => {
     act(() => stage.controller.change({ text: 'Fix it' }));
     await act(() => stage.controller.submit());
     expect(stage.sent.at(-1)).toMatchObject({ notebook: 'a.ipynb', attachments: [] });
-  });
-});
-
-describe('a message that waits for a file when its notebook is renamed', () => {
-  const CELL = { kind: 'cell', cell: 'x' } as const;
-  const cell = { label: 'Cell 1', notebook: 'a.ipynb', attachment: CELL };
-  const file = { label: 'x.py', attachment: { kind: 'file', path: 'x.py' } } as const;
-
-  it.each([[[cell]], [[]]])(
-    'is sent with its cell, attached before or with the file',
-    async first => {
-      const stage = new Stage();
-      const seen = { notebook: 'a.ipynb', cell: null, selected: [] };
-      Object.assign(stage.notebook, { seen });
-      act(() => stage.controller.attach(first));
-      await stage.settle();
-      const slow = new PromiseDelegate<typeof file>();
-      act(() => stage.controller.attach(first.length > 0 ? [slow.promise] : [cell, slow.promise]));
-      act(() => stage.controller.change({ text: 'Fix it' }));
-      await stage.settle();
-      let submitted = Promise.resolve();
-      act(() => void (submitted = stage.controller.submit()));
-      await rename(stage, 'a.ipynb', 'b.ipynb');
-      slow.resolve(file);
-      await act(() => submitted);
-      expect(stage.sent).toMatchObject([
-        { notebook: 'b.ipynb', attachments: [{ cell: 'x' }, { path: 'x.py' }] }
-      ]);
-    }
-  );
-
-  it('has a cell that was attached together with the file', async () => {
-    const stage = new Stage();
-    const slow = new PromiseDelegate<typeof file>();
-    act(() => stage.controller.attach([cell, slow.promise]));
-    await stage.settle();
-    await rename(stage, 'a.ipynb', 'b.ipynb');
-    slow.resolve(file);
-    await stage.settle();
-    expect(stage.controller.draft.attached).toMatchObject([{ notebook: 'b.ipynb' }, file]);
   });
 });

@@ -4,7 +4,6 @@ import type { IMessage } from '../api/client';
 import type { Attachment } from '../api/contextModels';
 import type { Mode } from '../api/events';
 import type { ITurn } from './chat';
-import { moves, pathAfter } from './moves';
 
 /** A cell as it is shown to a person. */
 export interface ICellName {
@@ -28,7 +27,7 @@ export interface ISeen {
 export interface IAttached {
   label: string;
   attachment: Attachment;
-  /** The notebook of an attached cell, of its results, or of a variable. In a draft it follows renames. */
+  /** The notebook of an attached cell, of its results, or of a variable. */
   notebook?: string | undefined;
 }
 
@@ -129,7 +128,7 @@ export function attach(
   draft: IDraft,
   found: readonly Found[]
 ): { draft: IDraft; refused: readonly IRefused[] } {
-  const some = found.filter((each): each is IAttached => !isRefused(each)).map(following);
+  const some = found.filter((each): each is IAttached => !isRefused(each));
   const attached = [...draft.attached, ...some];
   const many = attached
     .slice(MAX_ATTACHED)
@@ -142,18 +141,6 @@ export function attach(
       withoutNotebook: draft.withoutNotebook && !some.some(needsNotebook)
     },
     refused: [...found.filter(isRefused), ...many]
-  };
-}
-
-/** Return something whose notebook is what its path is after later renames. */
-export function following<T extends Found | ISeen>(each: T): T {
-  const { notebook } = each as Partial<ISeen>;
-  const since = moves.length;
-  return {
-    ...each,
-    get notebook() {
-      return notebook && (pathAfter(notebook, since) ?? notebook);
-    }
   };
 }
 
