@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.agent.test_backend_contract import until
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.model.agent_errors import ChatElsewhere
+from tk_ai_extension.workspace.journal import process_of
 
 pytestmark = pytest.mark.proves("chat:one-end")
 
@@ -55,6 +58,12 @@ async def test_a_chat_that_is_answered_in_one_server_is_refused_in_another_and_g
     assert len({event.id for event in events}) == len(events)
 
 
+def ended_process() -> str:
+    """Return the name of a process that has ended, as chats keep it."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        return process_of(process.pid)
+
+
 async def test_the_turn_of_a_killed_server_is_ended_by_the_next_one(
     servers: list[Talk], harness: ToolHarness, tmp_path: Path
 ) -> None:
@@ -69,6 +78,8 @@ async def test_the_turn_of_a_killed_server_is_ended_by_the_next_one(
         closing(sqlite3.connect(copy)) as copied,
     ):
         database.backup(copied)
+        copied.execute("UPDATE chats SET server = ?", (f"killed@{ended_process()}",))
+        copied.commit()
 
     after = talk_with(harness, EchoBackend(), tmp_path / "next")
     # The sender has got no response, and sends it again.

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.agent.events import Event, EventPayload
-from tk_ai_extension.model import file_locks
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.paths import DELETED
@@ -487,52 +486,6 @@ class ChatStore:
         self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
     ) -> None:
         await self._database.run(lambda db: db.execute(statement, values), failed)
-
-
-class ServerLease:
-    """Lease of one server among those that share a folder: a file lock, which ends with the process.
-
-    A process id would not do: ids are reused, and have no meaning in another container.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.id = secrets.token_hex(12)
-        """The server's name; a new one at each start."""
-        self._folder = folder
-        self._held: int | None = None
-
-    def begin(self) -> None:
-        """Acquire the lease; idempotent. Blocks.
-
-        Raises:
-            OSError: The folder is not writable, or its file system has no locks.
-        """
-        if self._held is None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._held = os.open(self._folder / self.id, os.O_CREAT | os.O_RDWR, 0o600)
-            file_locks.lock(self._held)
-
-    def lives(self, server: str) -> bool:
-        """Return whether a server that had begun may be running. Blocks."""
-        if server == self.id:
-            return True
-        path = self._folder / server
-        try:
-            with path.open() as file:
-                file_locks.lock(file.fileno(), wait=False)
-        except FileNotFoundError:
-            return False
-        except OSError:  # The server has the lock, or the file cannot be locked.
-            return True
-        path.unlink(missing_ok=True)
-        return False
-
-    def end(self) -> None:
-        """Release the lease; idempotent."""
-        held, self._held = self._held, None
-        if held is not None:
-            os.close(held)
-            (self._folder / self.id).unlink(missing_ok=True)
 
 
 def _detach(db: sqlite3.Connection, path: str) -> None:
