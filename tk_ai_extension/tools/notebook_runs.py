@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.model.background import run_to_completion
+from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
@@ -24,7 +25,6 @@ from tk_ai_extension.verification.parameters import (
     typed,
     unknown_parameters,
 )
-from tk_ai_extension.verification.verifying import runnable
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.fresh_kernels import FreshKernelSupervisor, fresh_kernel
 

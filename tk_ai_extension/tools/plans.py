@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from tk_ai_extension.model.cell_tags import may_fail
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
@@ -38,7 +39,6 @@ from tk_ai_extension.notebooks.base import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.tools.context import CellKind, Result, ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
-from tk_ai_extension.verification.verifying import may_fail
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.runs import Run, Step
 

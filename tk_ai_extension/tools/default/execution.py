@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.base import NotebookDocument
@@ -30,7 +31,6 @@ from tk_ai_extension.tools.plans import (
     select,
 )
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.verification.verifying import runnable
 
 
 @tool("EXECUTE", carry_out=run, command="exec cell")
