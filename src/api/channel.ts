@@ -10,7 +10,7 @@ import { delay } from './retry';
 export type Topic = { chat: string } | { permissions: true } | { changes: string };
 
 /** Number of an event of a chat, after which the server resumes. Other topics begin again. */
-export type EventId = number;
+export type EventId = number | string;
 
 /** Callbacks of a subscription. Calls do not overlap. */
 export interface IFollower<T> {
