@@ -12,6 +12,7 @@ type Content = nbformat.INotebookContent;
 class Model {
   dirty = true;
   content = notebook([code('a'), code('b')]);
+  cells: object[] = [];
 
   toJSON(): Content {
     return this.content;
@@ -151,6 +152,20 @@ describe('SaveQueue', () => {
     await saved;
     // JupyterLab would take the file for one that another program changed.
     expect(bench.taken).toEqual([{ file: bench.file, base: bench.file }]);
+  });
+
+  it('signs what the server has written if a person trusts outputs in it', async () => {
+    jest.useFakeTimers();
+    const bench = new Bench();
+    bench.model.content = notebook([code('a'), code('agent')]);
+    bench.model.cells = [{ type: 'code', trusted: true, outputs: { length: 1 } }];
+    await bench.saving.save(true);
+    bench.file = notebook([code('a'), code('agent')]);
+    bench.saving.written('hash');
+    expect(bench.file).not.toBe(bench.model.content);
+    await jest.advanceTimersByTimeAsync(10_000);
+    expect(bench.file).toBe(bench.model.content);
+    jest.useRealTimers();
   });
 
   it('saves by itself what the server has not written', async () => {

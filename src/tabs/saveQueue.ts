@@ -35,7 +35,7 @@ const WRITE = 10_000;
  * Milliseconds after which JupyterLab saves what the server has written: it signs the notebook, so that
  * what a person trusts stays trusted.
  */
-const SIGN = 20_000;
+const SIGN = 10_000;
 
 /**
  * Serializes the saves of one notebook.
