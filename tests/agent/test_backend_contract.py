@@ -62,27 +62,6 @@ async def test_a_call_waits_for_its_approval_and_is_undone_with_its_turn(
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 
-async def test_a_denied_call_changes_nothing_and_the_agent_reads_why(
-    talk: Talk, harness: ToolHarness
-) -> None:
-    harness.write("a.ipynb", "a = 1")
-    started = await talk.send(INSERT, notebook="a.ipynb", mode="ask")
-    asked = await until(started, "permission")
-    talk.services.workspace.policy.answer(USER, asked.data["id"], "deny", "Not today.")
-    await until(await talk.send("Next.", chat=started.chat), "done")
-    (result,) = of_kind(await talk.chats.events(USER, started.chat), "tool_result")
-    assert "Not today." in result["text"]
-    assert harness.sources("a.ipynb") == ["a = 1"]
-
-
-async def test_an_interrupt_ends_the_turn_and_the_next_one_is_answered(talk: Talk) -> None:
-    started = await talk.send("wait")
-    await until(started, "text")
-    assert await talk.chats.stop(USER, started.chat)
-    assert (await until(started, "done")).data["end"] == "stopped"
-    assert (await talk.say("Hello.", chat=started.chat))[-1].data["text"] == "Hello."
-
-
 async def test_a_fork_remembers_what_came_before_the_replaced_turn(talk: Talk) -> None:
     first = await talk.say("One.")
     chat = first[0].data["chat"]

@@ -78,6 +78,9 @@ async def test_the_turn_of_a_killed_server_is_ended_by_the_next_one(
         closing(sqlite3.connect(copy)) as copied,
     ):
         database.backup(copied)
+        # Its process has ended.
+        copied.execute("UPDATE chats SET server = 'gone@elsewhere:1:0'")
+        copied.commit()
         copied.execute("UPDATE chats SET server = ?", (f"killed@{ended_process()}",))
         copied.commit()
 
