@@ -47,9 +47,10 @@ async def test_a_refusal_is_an_error(acp: AcpTalk) -> None:
 
 
 @pytest.mark.proves("ext:any-agent")
-async def test_an_agent_that_says_nothing_is_ended(open_acp: OpenAcp) -> None:
+@pytest.mark.parametrize("message", ["wait", "garbage"])
+async def test_an_agent_that_says_nothing_is_ended(open_acp: OpenAcp, message: str) -> None:
     acp = open_acp(silence=0.3)
-    assert error_of(await acp.say("wait"))["code"] == "model_failed"
+    assert error_of(await acp.say(message))["code"] == "model_failed"
 
 
 async def test_an_agent_that_never_answers_its_start_is_ended(open_acp: OpenAcp) -> None:
