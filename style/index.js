@@ -6,3 +6,4 @@ import './agentRequests.css';
 import './composer.css';
 import './context.css';
 import './notebook.css';
+import './forms.css';

@@ -1,19 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import {
-  type ButtonHTMLAttributes,
-  type CSSProperties,
-  type FormEvent,
-  type JSX,
-  useEffect,
-  useId,
-  useRef,
-  useState
-} from 'react';
+import { type FormEvent, type JSX, useEffect, useId, useRef, useState } from 'react';
 
 import { ApiError } from '../api/client';
 import type { ConnectionInfo, StoredConnection } from '../api/connectionModels';
 import type { ErrorInfo } from '../api/events';
 import type { ConnectionApi, INewConnection, Provider } from './connectApi';
+import { Button } from './controls';
 
 interface IProps {
   api: Pick<ConnectionApi, 'read' | 'connect' | 'disconnect'>;
@@ -30,31 +22,6 @@ interface IField {
   placeholder?: string;
   hint?: string;
   required?: boolean;
-}
-
-// Here, and not in a style sheet: those load with the panel.
-const COLUMN: CSSProperties = { display: 'flex', flexDirection: 'column', gap: 10 };
-const ROW: CSSProperties = { display: 'flex', alignItems: 'center', gap: 8 };
-const PLAIN: CSSProperties = { margin: 0, padding: 0, border: 0, minWidth: 0 };
-const NOTE: CSSProperties = { color: 'var(--jp-ui-font-color2)', margin: 0 };
-const INPUT: CSSProperties = {
-  flex: 1,
-  minWidth: 0,
-  padding: '4px 6px',
-  border: 'var(--jp-border-width) solid var(--jp-border-color1)',
-  borderRadius: 'var(--jp-border-radius)',
-  background: 'var(--jp-layout-color1)',
-  color: 'var(--jp-ui-font-color1)',
-  font: 'inherit'
-};
-
-/** As `Button` of the panel, which is in another chunk. */
-function Button({
-  primary = false,
-  ...attributes
-}: ButtonHTMLAttributes<HTMLButtonElement> & { primary?: boolean }): JSX.Element {
-  const className = primary ? 'tk-Button tk-mod-accept' : 'tk-Button';
-  return <button type="button" className={className} {...attributes} />;
 }
 
 /** The connected model, and the form to connect, replace or disconnect one. */
@@ -98,7 +65,7 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
   }
   const { stored, models } = info;
   return (
-    <div className="tk-Connect" style={{ ...COLUMN, maxWidth: 520 }}>
+    <div className="tk-Connect tk-Form">
       <div ref={status} role="status" tabIndex={-1}>
         {done !== null && <strong>{done.text} </strong>}
         {trans.__('Chats use: %1.', models.label)} {sourceOf(info, trans)}{' '}
@@ -107,14 +74,14 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
       {stored !== null && <Stored stored={stored} trans={trans} />}
       {problem !== null && <Failure problem={problem} />}
       {!info.allowed && (
-        <p style={PLAIN}>
+        <p>
           {info.contact === ''
             ? trans.__('You cannot connect a model here. Ask your administrator.')
             : trans.__('You cannot connect a model here. Ask %1.', info.contact)}
         </p>
       )}
       {stored !== null && (
-        <div style={ROW}>
+        <div className="tk-Form-row">
           {info.allowed && !replaces && (
             <Button onClick={() => setReplaces(true)}>{trans.__('Replace')}</Button>
           )}
@@ -186,11 +153,11 @@ function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
     }
   };
   return (
-    <form ref={form} style={COLUMN} noValidate onSubmit={event => void submit(event)}>
-      <fieldset style={PLAIN} disabled={busy}>
-        <legend style={{ ...PLAIN, marginBottom: 4 }}>{trans.__('Provider')}</legend>
+    <form ref={form} className="tk-Form" noValidate onSubmit={event => void submit(event)}>
+      <fieldset disabled={busy}>
+        <legend>{trans.__('Provider')}</legend>
         {providersOf(trans).map(([name, label, note]) => (
-          <label key={name} style={{ ...ROW, alignItems: 'baseline', padding: '2px 0' }}>
+          <label key={name} className="tk-Form-row">
             <input
               type="radio"
               name="provider"
@@ -202,7 +169,7 @@ function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
               }}
             />
             <span>
-              {label} <span style={NOTE}>{note}</span>
+              {label} <span className="tk-Form-note">{note}</span>
             </span>
           </label>
         ))}
@@ -220,11 +187,11 @@ function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
         />
       ))}
       {problem !== null && <Failure id={`${id}-problem`} problem={problem} />}
-      <div style={ROW}>
+      <div className="tk-Form-row">
         <Button primary type="submit" aria-disabled={busy}>
           {busy ? trans.__('Testing…') : trans.__('Connect')}
         </Button>
-        <span style={NOTE} aria-live="polite">
+        <span className="tk-Form-note" aria-live="polite">
           {busy
             ? trans.__('One short message is sent to the provider.')
             : provider === 'bedrock' || provider === 'vertex'
@@ -269,12 +236,12 @@ function Field({ id, field, value, keeps, problem, trans }: IFieldProps): JSX.El
   return (
     <div>
       <label htmlFor={id}>{label}</label>
-      <div style={ROW}>
+      <div className="tk-Form-row">
         <input
           ref={input}
           id={id}
           name={name}
-          style={INPUT}
+          className="tk-Form-input"
           type={name === 'secret' ? 'password' : 'text'}
           autoComplete="off"
           autoCapitalize="off"
@@ -292,7 +259,7 @@ function Field({ id, field, value, keeps, problem, trans }: IFieldProps): JSX.El
         )}
       </div>
       {hint && (
-        <p id={`${id}-hint`} style={NOTE}>
+        <p id={`${id}-hint`} className="tk-Form-note">
           {hint}
         </p>
       )}
@@ -307,7 +274,7 @@ interface IFailureProps {
 
 function Failure({ id, problem }: IFailureProps): JSX.Element {
   return (
-    <div id={id} className="tk-Problem" style={{ margin: 0 }} role="alert">
+    <div id={id} className="tk-Problem" role="alert">
       <div className="tk-Problem-message">{problem.message}</div>
       <div className="tk-Problem-hint">{problem.hint}</div>
     </div>
@@ -326,7 +293,7 @@ function Stored({ stored, trans }: IStoredProps): JSX.Element {
   const where = [base_url ?? region ?? '', model].filter(part => part !== '').join(', ');
   const kept = trans.__('It is kept in a file that only you can read.');
   return (
-    <p style={PLAIN}>
+    <p>
       {trans.__('Entered here: %1 (%2).', label ?? stored.provider, where)}{' '}
       {ending !== null && trans.__('The key ends in …%1.', ending)} {kept}{' '}
       {!in_force && trans.__('It is not used: another source takes precedence.')}

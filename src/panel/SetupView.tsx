@@ -1,14 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import {
-  type CSSProperties,
-  type JSX,
-  type ReactNode,
-  useCallback,
-  useEffect,
-  useId,
-  useRef,
-  useState
-} from 'react';
+import { type JSX, type ReactNode, useCallback, useEffect, useId, useRef, useState } from 'react';
 
 import { ApiError } from '../api/client';
 import type { ErrorInfo } from '../api/events';
@@ -31,15 +22,6 @@ interface IProps {
   onOpen: (path: string) => void;
   trans: TranslationBundle;
 }
-
-// Here, and not in a style sheet: those load with the panel.
-const COLUMN: CSSProperties = { display: 'flex', flexDirection: 'column', gap: 16, maxWidth: 560 };
-const PLAIN: CSSProperties = { margin: 0, padding: 0, listStyle: 'none' };
-const ROW: CSSProperties = { display: 'flex', alignItems: 'center', gap: 8, padding: '3px 0' };
-const GROW: CSSProperties = { flex: 1, minWidth: 0, overflowWrap: 'anywhere' };
-const NOTE: CSSProperties = { color: 'var(--jp-ui-font-color2)' };
-const ERROR: CSSProperties = { color: 'var(--jp-error-color1)' };
-const HEADING: CSSProperties = { margin: '0 0 4px', fontSize: 'var(--jp-ui-font-size1)' };
 
 /** What chats are set up with: instructions, prompts, MCP servers and standing approvals. */
 export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element {
@@ -66,9 +48,9 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
     });
   }, [api, attempt]);
   return (
-    <div style={COLUMN}>
+    <div className="tk-Form">
       {problem !== null && (
-        <div className="tk-Problem" style={PLAIN} role="alert">
+        <div className="tk-Problem" role="alert">
           <div className="tk-Problem-message">{problem.message}</div>
           <div className="tk-Problem-hint">{problem.hint}</div>
         </div>
@@ -110,9 +92,7 @@ function Section({ title, children }: { title: string; children: ReactNode }): J
   const id = useId();
   return (
     <section aria-labelledby={id} tabIndex={-1}>
-      <h3 id={id} style={HEADING}>
-        {title}
-      </h3>
+      <h3 id={id}>{title}</h3>
       {children}
     </section>
   );
@@ -129,13 +109,17 @@ function Instructions(props: IInstructionsProps): JSX.Element {
   const { instructions, names, onOpen, trans } = props;
   if (instructions === null) {
     const known = names.join(', ');
-    return <div style={NOTE}>{trans.__('The root folder has no file of these: %1.', known)}</div>;
+    return (
+      <div className="tk-Form-note">
+        {trans.__('The root folder has no file of these: %1.', known)}
+      </div>
+    );
   }
   const { path, characters, limit } = instructions;
   return (
     <>
       <Link path={path} onOpen={onOpen} trans={trans} />
-      <div style={NOTE}>
+      <div className="tk-Form-note">
         {trans.__('A chat reads it when its agent starts.')}{' '}
         {characters > limit &&
           trans.__(
@@ -158,22 +142,22 @@ function Prompts({ prompts, trans }: IPromptsProps): JSX.Element {
     const text = trans.__(
       'None. Put a Markdown file into .claude/commands, in the root folder or in your home folder.'
     );
-    return <div style={NOTE}>{text}</div>;
+    return <div className="tk-Form-note">{text}</div>;
   }
   return (
-    <ul style={PLAIN}>
+    <ul>
       {prompts.map(({ name, hint, description, origin, path }) => (
-        <li key={name} style={ROW}>
-          <span style={GROW}>
+        <li key={name} className="tk-Form-row">
+          <span className="tk-Form-grow">
             <code>
               /{name} {visible(hint)}
             </code>{' '}
             {visible(description)}
           </span>
           {origin === 'user' ? (
-            <span style={NOTE}>{trans.__('Yours')}</span>
+            <span className="tk-Form-note">{trans.__('Yours')}</span>
           ) : (
-            <span style={NOTE} title={path}>
+            <span className="tk-Form-note" title={path}>
               {trans.__('Project')}
             </span>
           )}
@@ -193,21 +177,21 @@ function Servers({ servers, onSwitch, trans }: IServersProps): JSX.Element {
   const { allowed, file, problem } = servers;
   if (!allowed) {
     const text = trans.__('You cannot use MCP servers of your own here. Ask your administrator.');
-    return <div style={NOTE}>{text}</div>;
+    return <div className="tk-Form-note">{text}</div>;
   }
   return (
     <>
-      <ul style={PLAIN}>
+      <ul>
         {servers.servers.map(server => (
           <Server key={server.name} server={server} onSwitch={onSwitch} trans={trans} />
         ))}
       </ul>
       {problem !== '' && (
-        <div style={ERROR} role="alert">
+        <div className="tk-Form-error" role="alert">
           {trans.__('%1 cannot be used: %2.', file, problem)}
         </div>
       )}
-      <div style={NOTE}>
+      <div className="tk-Form-note">
         {trans.__('They are configured in %1, in the format of other MCP clients.', file)}
       </div>
     </>
@@ -223,19 +207,19 @@ interface IServerProps {
 function Server({ server, onSwitch, trans }: IServerProps): JSX.Element {
   const { name, place, enabled, problem } = server;
   return (
-    <li style={{ padding: '3px 0' }}>
-      <label style={ROW}>
+    <li>
+      <label className="tk-Form-row">
         <input
           type="checkbox"
           checked={enabled}
           onChange={event => onSwitch(name, event.currentTarget.checked)}
         />
-        <span style={GROW}>
-          {visible(name)} <span style={NOTE}>{visible(place)}</span>
+        <span className="tk-Form-grow">
+          {visible(name)} <span className="tk-Form-note">{visible(place)}</span>
         </span>
-        <span style={NOTE}>{enabled ? trans.__('On') : trans.__('Off')}</span>
+        <span className="tk-Form-note">{enabled ? trans.__('On') : trans.__('Off')}</span>
       </label>
-      {problem !== '' && <div style={{ ...ERROR, ...GROW }}>{visible(problem)}</div>}
+      {problem !== '' && <div className="tk-Form-error">{visible(problem)}</div>}
     </li>
   );
 }
@@ -249,17 +233,21 @@ interface IApprovalsProps {
 
 function Approvals({ approvals, titleOf, onRemove, trans }: IApprovalsProps): JSX.Element {
   if (approvals.length === 0) {
-    return <div style={NOTE}>{trans.__('None. What a mode asks about is asked each time.')}</div>;
+    return (
+      <div className="tk-Form-note">
+        {trans.__('None. What a mode asks about is asked each time.')}
+      </div>
+    );
   }
   return (
-    <ul style={PLAIN}>
+    <ul>
       {approvals.map(approval => {
         const what = whatOf(approval, trans);
         const where = whereOf(approval, titleOf, trans);
         return (
-          <li key={approval.id} style={ROW}>
-            <span style={GROW}>
-              {what} <span style={NOTE}>{where}</span>
+          <li key={approval.id} className="tk-Form-row">
+            <span className="tk-Form-grow">
+              {what} <span className="tk-Form-note">{where}</span>
             </span>
             <button
               type="button"
