@@ -40,13 +40,13 @@ describe('the channel', () => {
     const found = follower();
     server.channel.subscribe(TOPIC, found);
     await settled();
-    server.publish(TOPIC, 1, 'a-1');
+    server.publish(TOPIC, 1, 1);
     await settled();
     server.cut();
-    server.publish(TOPIC, 2, 'a-2');
+    server.publish(TOPIC, 2, 2);
     server.connect();
     await settled();
-    expect(server.subscribed.map(({ after }) => after)).toEqual([null, 'a-1']);
+    expect(server.subscribed.map(({ after }) => after)).toEqual([null, 1]);
     expect(found.received).toEqual(['live', 1, 'lost', 'live']);
   });
 
@@ -67,11 +67,11 @@ describe('the channel', () => {
     const found = follower();
     server.channel.subscribe(TOPIC, found);
     await settled();
-    server.publish(TOPIC, 1, 'a-1');
+    server.publish(TOPIC, 1, 1);
     await settled();
     server.answer = ({ number }) => {
       server.deliver(number, { reset: true });
-      server.deliver(number, { id: 'b-1', event: 7 });
+      server.deliver(number, { id: 1, event: 7 });
     };
     server.cut();
     server.connect();
@@ -79,7 +79,7 @@ describe('the channel', () => {
     server.cut();
     server.connect();
     await settled();
-    expect(server.subscribed.at(-1)?.after).toBe('b-1');
+    expect(server.subscribed.at(-1)?.after).toBe(1);
     expect(found.received.slice(3)).toEqual(['reset', 7, 'lost', 'reset', 7]);
   });
 
@@ -130,13 +130,13 @@ describe('the channel', () => {
     };
     server.channel.subscribe(TOPIC, follower({ take }));
     await settled();
-    server.publish(TOPIC, 1, 'a-1');
+    server.publish(TOPIC, 1, 1);
     await settled();
     jest.advanceTimersByTime(1000);
     await settled();
     // The event was not handled: it is requested again.
     expect(server.subscribed.at(-1)?.after).toBeNull();
-    server.publish(TOPIC, 1, 'a-1');
+    server.publish(TOPIC, 1, 1);
     await settled();
     expect(taken).toEqual([1]);
   });

@@ -1,14 +1,8 @@
 import { ServerConnection } from '@jupyterlab/services';
 
 import type { ChangeInfo } from '../api/events';
-import { Reviews } from '../changes/reviews';
-import { BrowserStorage } from '../common/storage';
-import { createStore } from '../state/app';
-import { isKept } from '../state/keptChanges';
 import { FakeServer } from '../testing/server';
-import { NotebookActivity } from './activity';
 import { ChangesApi } from './changesApi';
-import { marksOf } from './marks';
 
 /** Changes in one response. */
 const PAGE = 3;
@@ -97,69 +91,5 @@ describe('the changes of a notebook', () => {
       );
       expect(journal.requests).toBe(requests);
     }
-  });
-
-  it('are the newest ones if the server is of an earlier version', async () => {
-    journal.isOld = true;
-    Array.from({ length: 2 * PAGE }, () => journal.change('x'));
-    expect(entries(await journal.api.changes('a.ipynb'))).toEqual([6, 5, 4]);
-  });
-
-  it('are kept if they were shown, and only then, whatever happens meanwhile', async () => {
-    let state = 7;
-    const below = (limit: number): number => (state = (state * 48_271) % 2_147_483_647) % limit;
-    const reviews = new Reviews(new BrowserStorage('http://server/'), createStore());
-    const activity = new NotebookActivity(journal.api, reviews, journal.wire.channel, 'a.ipynb');
-    const answers: (() => void)[] = [];
-    send = answer => answers.push(answer);
-    const settled = (): Promise<void> => new Promise(resolve => setTimeout(resolve));
-    const shown = (): string[] => [...activity.marks.keys()].sort();
-    const pending = (): string[] =>
-      [...marksOf(journal.changes, reviews.of('a.ipynb')).keys()].sort();
-    for (let step = 0; step < 300; step++) {
-      const change = journal.changes[below(journal.changes.length || 1)];
-      const mark = [...activity.marks.values()][below(activity.marks.size || 1)];
-      const open = journal.changes.filter(({ cells: [done], time }) => {
-        return done && !isKept(reviews.of('a.ipynb'), { cell: done.cell, time });
-      });
-      const kind = below(25);
-      if (kind < 12) {
-        journal.change(`${below(30)}`);
-      } else if (kind < 14) {
-        activity.look(below(2) === 0);
-      } else if (kind < 16 && change) {
-        journal.undo([change.entry]);
-      } else if (kind < 17 && mark) {
-        void activity.undo([mark]);
-      } else if (kind < 18 && mark) {
-        void activity.keep(mark);
-      } else if (kind === 18) {
-        const listed = new Set(
-          [...activity.marks.values()].flatMap(({ steps }) => steps.map(({ entry }) => entry))
-        );
-        void activity.keepAll(activity.changes);
-        for (const {
-          cells: [done],
-          entry,
-          time
-        } of open) {
-          const now = isKept(reviews.of('a.ipynb'), { cell: done?.cell ?? '', time });
-          expect([step, entry, now]).toEqual([step, entry, listed.has(entry)]);
-        }
-      } else {
-        answers.splice(below(answers.length || 1), 1).forEach(answer => answer());
-        await settled();
-      }
-      if (below(10) === 0) {
-        activity.look(true);
-        await settled();
-        while (answers.length > 0) {
-          answers.splice(below(answers.length), 1).forEach(answer => answer());
-          await settled();
-        }
-        expect([step, shown()]).toEqual([step, pending()]);
-      }
-    }
-    activity.dispose();
   });
 });

@@ -23,10 +23,8 @@ export class ChangesApi {
       const before = found.at(-1)?.entry;
       const path = routeOf(notebook, before);
       const page = await requestJson<ChangeList>(this._settings, 'GET', path);
-      // A server that was not restarted after an upgrade sends the newest ones again.
-      const older = page.changes.filter(({ entry }) => before === undefined || entry < before);
-      found.push(...older);
-      const last = older.at(-1);
+      found.push(...page.changes);
+      const last = page.changes.at(-1);
       if (!page.more || last === undefined || last.time <= kept) {
         return found;
       }
