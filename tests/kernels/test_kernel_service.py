@@ -155,7 +155,7 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
     with pytest.raises(KernelStartFailed):
         await kernels.wait_ready(kernel_id)
     os.kill(pid, signal.SIGCONT)
-    kernels._ready_timeout = 29  # it may take its time to wake up
+    kernels.ready_timeout = 29  # it may take its time to wake up
     assert (await run(bench, "1")).status == "ok"
     await kernels.close()
 

@@ -100,7 +100,7 @@ class Kernels:
         self._manager: Any = manager  # its methods are annotated only in part
         self._specs = specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager()
         self._environment = environment
-        self._ready_timeout = ready_timeout
+        self.ready_timeout = ready_timeout
         self._timeouts = timeouts or Timeouts()
         self._max_output_bytes = max_output_bytes
         self._confine = confine
@@ -243,10 +243,10 @@ class Kernels:
         if kernel.connection is not None and not kernel.stopping:
             return kernel.connection
         try:
-            async with asyncio.timeout(self._ready_timeout):
+            async with asyncio.timeout(self.ready_timeout):
                 return await kernel.connect()
         except TimeoutError as error:
-            late = f"The kernel {kernel_id} did not answer within {self._ready_timeout:g} s"
+            late = f"The kernel {kernel_id} did not answer within {self.ready_timeout:g} s"
             if kernel.ending is not None:
                 raise KernelDied(f"{late}. {kernel.ending.message}") from error
             raise KernelBusy(f"{late} but is alive: it is busy or stuck.") from error
@@ -340,10 +340,10 @@ class Kernels:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            async with asyncio.timeout(self._ready_timeout):
+            async with asyncio.timeout(self.ready_timeout):
                 await self._kernel(kernel_id).connect(first=True)
         except TimeoutError:
-            return f"did not answer within {self._ready_timeout:g} s"
+            return f"did not answer within {self.ready_timeout:g} s"
         except ConnectionClosed as closed:
             return closed.ending.message.removeprefix("The kernel ").rstrip(".")
         log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, clock() - began)
