@@ -102,20 +102,18 @@ class Session:
         if found is None and starts:
             found = start_server(self.project)
         if found is None:
-            error = "No server runs in this project."
-            hint = "`nb open NOTEBOOK` starts it."
-            raise ToolFailed({"code": "server_unreachable", "message": error, "hint": hint})
+            raise _not_running()
         return found
 
-    def own(self, *, starts: bool = False) -> Server:
+    def own(self) -> Server:
         """Return the project's own server.
 
         Raises:
             ToolFailed: it does not run.
         """
-        found = start_server(self.project) if starts else own_server(self.project)
+        found = own_server(self.project)
         if found is None:
-            return self.server(starts=False) if starts else _not_running()
+            raise _not_running()
         return found
 
     def located(self, server: Server, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,10 +315,10 @@ def on_interrupt(act: Callable[[], object]) -> Generator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _not_running() -> Server:
+def _not_running() -> ToolFailed:
     hint = "`nb open NOTEBOOK` starts it."
-    error = {"code": "server_unreachable", "message": "The project's server does not run."}
-    raise ToolFailed({**error, "hint": hint})
+    error = {"code": "server_unreachable", "message": "No server runs in this project."}
+    return ToolFailed({**error, "hint": hint})
 
 
 def as_commands(text: str) -> str:
