@@ -10,7 +10,6 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from tk_ai_extension._version import __version__
 from tk_ai_extension.cli.parsing import (
     STDIN,
     Parser,
@@ -24,7 +23,6 @@ from tk_ai_extension.cli.servers import (
     API,
     Server,
     ToolFailed,
-    Unreachable,
     attach,
     is_inside,
     running_servers,
@@ -32,20 +30,15 @@ from tk_ai_extension.cli.servers import (
     stop_server,
 )
 from tk_ai_extension.cli.session import (
-    FAILED,
     LONG,
-    OK,
     Session,
-    as_commands,
-    harmless,
-    write,
     write_err,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     Run = Callable[[Session, argparse.Namespace], int]
@@ -569,6 +562,8 @@ def _configure_verify(parser: Parser) -> None:
     group="Run",
 )
 def _verify(session: Session, args: argparse.Namespace) -> int:
+    from tk_ai_extension.cli.verify import verify
+
     options: dict[str, Any] = {
         "sanitizers": [read_text(file) for file in args.sanitize_with],
         "ignore_times": args.ignore_times,
@@ -578,110 +573,7 @@ def _verify(session: Session, args: argparse.Namespace) -> int:
         "kernel_name": args.kernel,
         "timeout": args.timeout,
     }
-    options = {name: value for name, value in options.items() if value is not None}
-    paths = list(_notebooks(session, args.paths))
-    reports: list[dict[str, Any]] = []
-    good = 0
-    for path in paths:
-        report = _verified(session, args, path, options, is_alone=len(paths) == 1)
-        reports.append(report)
-        good += report["status"] in ("same", "runs") and not (
-            args.strict and report.get("hidden_state")
-        )
-        if report["status"] == "interrupted":
-            break
-    is_verified = good == len(paths)
-    if args.junitxml is not None:
-        with open(args.junitxml, "w", encoding="utf-8") as file:
-            file.write(_junit(reports))
-    if session.as_json:
-        session.print_json({"verified": is_verified, "notebooks": reports})
-    elif len(paths) > 1:
-        write(f"{good} of {len(paths)} notebooks are verified.")
-    return OK if is_verified else FAILED
-
-
-def _verified(
-    session: Session,
-    args: argparse.Namespace,
-    path: str,
-    options: Mapping[str, Any],
-    *,
-    is_alone: bool,
-) -> dict[str, Any]:
-    """Verify a notebook and print the result; return the report."""
-    server = session.server(path)
-    notebook = session.there(server, path)
-    try:
-        answer = session.run(server, f"{WHOLE}:verify_notebook", notebook=notebook, **options)
-    except ToolFailed as error:
-        if "has no code to run" in str(error):
-            return {"notebook": notebook, "status": "same"}
-        if is_alone:
-            raise
-        write_err(f"{notebook}: {error}")
-        return {"notebook": notebook, "status": "failed", "error": str(error)}
-    report = answer["result"]["verification"]
-    if not session.as_json:
-        write(as_commands(answer["text"]))
-    if args.update and report["status"] != "interrupted":
-        name = answer["result"]["execution_id"]
-        stored = session.call(server, f"{WHOLE}:store_outputs", execution_id=name)
-        write_err(stored["text"])
-    return {"notebook": notebook, **report}
-
-
-def _notebooks(session: Session, given: Sequence[str]) -> Iterator[str]:
-    """Yield the absolute paths of the notebooks that the arguments name, each once.
-
-    Raises:
-        Refused: there is none.
-    """
-    if not given and session.current is None:
-        raise Refused("no notebook is named, and none is open: `nb verify .` verifies all here.")
-    found: dict[str, None] = {}
-    for each in given or [str(session.current)]:
-        path = os.path.abspath(os.path.expanduser(each))
-        if not os.path.isdir(path):
-            found[path] = None
-            continue
-        for folder, names, files in os.walk(path):
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            found |= {os.path.join(folder, n): None for n in sorted(files) if n.endswith(".ipynb")}
-    if not found:
-        raise Refused("there is no notebook in these folders.")
-    yield from found
-
-
-def _junit(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Return the reports as JUnit XML: a suite for each notebook, a case for each cell."""
-    import xml.etree.ElementTree as ET
-
-    suites = ET.Element("testsuites")
-    for report in reports:
-        problems = {each["index"]: each for each in report.get("problems", ())}
-        cells = report.get("cells", [])
-        errors = int("error" in report)
-        suite = ET.SubElement(
-            suites,
-            "testsuite",
-            name=report["notebook"],
-            tests=str(len(cells) + errors),
-            failures=str(len(problems)),
-            errors=str(errors),
-        )
-        for cell in cells:
-            name = f"cell {cell['index'] + 1} @{cell['cell']}"
-            case = ET.SubElement(suite, "testcase", name=name, classname=report["notebook"])
-            if problem := problems.get(cell["index"]):
-                failure = ET.SubElement(case, "failure", message=harmless(problem["message"]))
-                failure.text = harmless(problem["diff"])
-            elif cell["status"] in ("skipped", "not_run"):
-                ET.SubElement(case, "skipped")
-        if errors:
-            case = ET.SubElement(suite, "testcase", name="notebook", classname=report["notebook"])
-            ET.SubElement(case, "error", message=harmless(report["error"]))
-    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+    return verify(session, args, {k: v for k, v in options.items() if v is not None})
 
 
 # -- approve
@@ -764,56 +656,9 @@ def _asked(request: Mapping[str, Any]) -> str:
     "doctor", "Check what this machine and this project support.", "nb doctor", "nb doctor --json"
 )
 def _doctor(session: Session, _args: argparse.Namespace) -> int:
-    import platform
-    from pathlib import Path
+    from tk_ai_extension.cli.doctor import doctor
 
-    from jupyter_client.kernelspec import KernelSpecManager
-
-    from tk_ai_extension.kernels.sandbox.programs import probe
-
-    root = session.project.root
-    checks = [("nb", True, f"{__version__}, Python {platform.python_version()}, {sys.platform}")]
-    checks.append(_command_on_path())
-    is_writable = os.access(root, os.W_OK)
-    checks.append(("project", is_writable, root if is_writable else f"{root} cannot be written"))
-    kernels = ", ".join(sorted(KernelSpecManager().find_kernel_specs()))
-    none = "no kernel is installed: `pip install ipykernel`"
-    checks.append(("kernels", bool(kernels), kernels or none))
-    for server in running_servers():
-        try:
-            has_extension = server.tools() is not None
-            missing = "no tk-ai-extension: notebooks that are open there are not changed from here"
-        except Unreachable as error:
-            has_extension, missing = False, str(error)
-        name = "server of nb" if server.is_headless else "Jupyter Server"
-        detail = f"{server.url} on {server.root}{'' if has_extension else f': {missing}'}"
-        checks.append((name, has_extension, detail))
-        if has_extension and server.root == os.path.realpath(root):
-            model = server.request("GET", f"{API}/models")
-            is_ready = model["ready"] and model["provider"] != "tour"
-            detail = model["label"] if is_ready else f"{model['label']}. {model['hint']}"
-            checks.append(("model", is_ready, detail))
-    checks += [(f"sandbox: {each.name}", each.ok, each.detail) for each in probe(Path(root))]
-    text = "\n".join(f"{'ok' if ok else '--'}  {name}: {detail}" for name, ok, detail in checks)
-    looks = [{"name": name, "ok": ok, "detail": detail} for name, ok, detail in checks]
-    return session.show(text, {"looks": looks})
-
-
-def _command_on_path() -> tuple[str, bool, str]:
-    """Return whether the `nb` on the PATH is this one; other packages install a command of that name."""
-    import shutil
-
-    found = shutil.which("nb")
-    if found is None:
-        return "command", False, "`nb` is not on the PATH"
-    try:
-        with open(found, "rb") as file:
-            is_ours = b"tk_ai_extension" in file.read(4_096)
-    except OSError:
-        is_ours = False
-    if is_ours:
-        return "command", True, found
-    return "command", False, f"{found} belongs to another package: use `tk-nb` instead"
+    return doctor(session)
 
 
 # -- mcp and completion

@@ -146,7 +146,6 @@ class OutputBuffer(Sequence[Json]):
     >>> outputs = OutputBuffer()
     >>> outputs.apply(Append({"output_type": "stream", "name": "stdout", "text": "25 %"}))
     >>> outputs.apply(StreamEdit(0, 0, "50 %"))
-    (0, 0)
     >>> outputs[0]["text"]
     '50 %'
     """
