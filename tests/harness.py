@@ -14,6 +14,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.context import Result, ToolContext
@@ -28,7 +29,21 @@ NOBODY = Caller("alice", None, "mcp")
 async def end_server(app: Any) -> None:
     """End a server of the test's process."""
     await app._cleanup()
+    close_stack(app)
     app.kernel_manager.context.destroy(linger=0)
+
+
+def close_stack(app: Any) -> None:
+    """Close the clients of jupyter_server_nbmodel's stack, which it leaves to the garbage collector.
+
+    There a ZeroMQ context can block for minutes, in whichever test runs then.
+    """
+    stack = find_execution_stack(app.extension_manager)
+    clients: dict[str, Any] = getattr(stack, "_ExecutionStack__kernel_clients", {})
+    for client in clients.values():
+        client.stop_channels()
+        client.context.destroy(linger=0)
+    clients.clear()
 
 
 async def loop_turns(count: int = 20) -> None:
