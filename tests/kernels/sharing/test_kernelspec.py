@@ -11,9 +11,9 @@ from jupyter_client.kernelspec import KernelSpecManager
 from tk_ai_extension.kernels.sharing.share import (
     DISPLAY_NAME,
     LINK,
-    Connection,
     InstalledShare,
     NoConnection,
+    read_connection,
     share_kernel,
     unshare_kernel,
 )
@@ -90,7 +90,7 @@ def test_another_kernel_takes_the_place_of_the_one_before(tmp_path: Path) -> Non
     second = kernel.with_name("kernel-2.json")
     second.write_bytes(kernel.read_bytes().replace(b'"k"', b'"k2"'))
     share_kernel(kernel.parent, second)
-    assert Connection.read(kernel.parent / LINK).info["key"] == "k2"
+    assert read_connection(kernel.parent / LINK)["key"] == "k2"
 
 
 def test_a_path_without_a_connection_file_is_not_shared(tmp_path: Path) -> None:

@@ -7,15 +7,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_client.session import Session
 
 LINK = "shared-kernel.json"
 """The symbolic link, in ``.nb``, to the connection file of the shared kernel.
@@ -37,45 +34,22 @@ class NoConnection(Exception):
     """There is no kernel to connect to; the message says what is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """The content of a kernel's connection file, with a key."""
+def read_connection(path: Path) -> dict[str, Any]:
+    """Return the content of a kernel's connection file.
 
-    info: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, path: Path) -> Connection:
-        """Read a connection file.
-
-        Raises:
-            NoConnection: there is none, it is incomplete, or it has no key: without a key every
-                user of this machine can run code in the kernel.
-        """
-        try:
-            info: Any = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise NoConnection(f"There is no connection file at {path}.") from None
-        except (OSError, ValueError) as problem:
-            raise NoConnection(f"The connection file {path} cannot be read: {problem}.") from None
-        if not isinstance(info, dict) or not {"transport", "key", "hb_port"} <= info.keys():
-            raise NoConnection(f"{path} is not a connection file.")
-        if not info["key"]:
-            raise NoConnection(
-                f"The connection file {path} has no key, so its kernel cannot be shared."
-            )
-        return cls(info)
-
-    def address(self, channel: str) -> str:
-        """Return the ZeroMQ address of a channel's socket."""
-        between = ":" if self.info["transport"] == "tcp" else "-"
-        return (
-            f"{self.info['transport']}://{self.info['ip']}{between}{self.info[f'{channel}_port']}"
+    Raises:
+        NoConnection: there is none, or it has no key: without a key every user of this machine can run
+            code in the kernel.
+    """
+    try:
+        info: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise NoConnection(f"There is no connection file at {path}: {problem}") from None
+    if not info.get("key"):
+        raise NoConnection(
+            f"The connection file {path} has no key, so its kernel cannot be shared."
         )
-
-    def session(self) -> Session:
-        """Return a new session that signs with this kernel's key."""
-        key, scheme = str(self.info["key"]).encode(), self.info["signature_scheme"]
-        return Session(key=key, signature_scheme=scheme)
+    return info
 
 
 class InstalledShare(NamedTuple):
@@ -104,7 +78,7 @@ def share_kernel(
         NoConnection: the file is not a connection file, or has no key.
         OSError: ``.nb`` or the user's folder of kernelspecs cannot be written.
     """
-    Connection.read(connection_file)
+    read_connection(connection_file)
     link = folder.absolute() / LINK
     # Atomic: readers find the old kernel or the new one.
     aside = link.with_name(f".{uuid4().hex}")
