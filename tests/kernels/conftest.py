@@ -31,7 +31,7 @@ from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.executor import Timeouts
 from tk_ai_extension.kernels.gateway import kernels_of
-from tk_ai_extension.kernels.sandbox.programs import Sandbox, sandboxes
+from tk_ai_extension.kernels.sandbox.programs import Sandbox, probe
 from tk_ai_extension.kernels.service import READY_TIMEOUT, Kernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 
@@ -144,11 +144,11 @@ async def running_server(
 
 @pytest.fixture(scope="module", params=["bubblewrap", "podman"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    for found, finding in sandboxes():
+    for finding in probe(Path("/nowhere")):
         if finding.name == request.param:
-            if found is None:
+            if finding.sandbox is None:
                 pytest.skip(f"{finding.name}: {finding.detail}")
-            return found
+            return finding.sandbox
     raise AssertionError(request.param)
 
 

@@ -23,19 +23,9 @@ from jupyter_client.manager import AsyncKernelManager
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.support.faults import RUN_FOREVER
 from tk_ai_extension.kernels.environment import allowed_environment
-from tk_ai_extension.kernels.sandbox.programs import (
-    Bubblewrap,
-    Sandbox,
-    View,
-    find_program,
-    find_sandbox,
-    probe,
-)
-from tk_ai_extension.kernels.sandbox.provisioner import (
-    Confinement,
-    ConfiningKernelManager,
-    SandboxedProvisioner,
-)
+from tk_ai_extension.kernels.sandbox import programs as sandbox_programs
+from tk_ai_extension.kernels.sandbox.programs import Sandbox, find_program, find_sandbox, probe
+from tk_ai_extension.kernels.sandbox.provisioner import ConfiningKernelManager, SandboxedProvisioner
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.kernels.sharing.share import share_kernel, unshare_kernel
 from tk_ai_extension.model.errors import KernelUnsupported
@@ -45,6 +35,7 @@ pytestmark = [
     pytest.mark.proves("nb:sandbox"),
 ]
 
+NOWHERE = Path("/nowhere")
 KEY = "OPENAI_API_KEY"  # somebody has exported one
 
 OF_SPEC = {"SERVICE_TOKEN": "of-the-spec\nof two lines", "HTTP_PROXY": "http://nowhere"}
@@ -57,7 +48,7 @@ class Confined:
 
     manager: Any
     client: Any
-    confinement: Confinement
+    confinement: Sandbox
 
     @property
     def project(self) -> Path:
@@ -90,8 +81,8 @@ async def confined(sandbox: Sandbox, project: Path) -> Confined:
     for environment in ENVIRONMENTS:
         (project / environment).parent.mkdir(parents=True)
         (project / environment).touch()
-    of = Confinement.of(project, hidden=[hidden, project.parent / ".nb"])
-    confinement = replace(of, sandbox=sandbox)
+    found = find_sandbox(project, hidden=[hidden, project.parent / ".nb"])
+    confinement = replace(found, name=sandbox.name, executable=sandbox.executable)
     manager: Any = AsyncKernelManager(connection_file=str(hidden / "kernel-1.json"))
     manager.kernel_spec.env = OF_SPEC
     manager.provisioner = SandboxedProvisioner(
@@ -283,15 +274,15 @@ class TestWithoutASandbox:
         monkeypatch.setenv("PATH", str(folder))
         return folder
 
-    async def test_it_is_refused_with_what_to_do(self) -> None:
+    async def test_it_is_refused_with_what_to_do(self, tmp_path: Path) -> None:
         with pytest.raises(KernelUnsupported, match="It is not installed") as refused:
-            find_sandbox()
+            find_sandbox(tmp_path)
         assert "Install bubblewrap or podman" in refused.value.hint
         findings = refused.value.details["findings"]
         assert [finding["name"] for finding in findings] == ["bubblewrap", "podman"]
 
-    async def test_the_probe_says_what_is_missing(self) -> None:
-        assert [(finding.name, finding.ok) for finding in probe()] == [
+    async def test_the_probe_says_what_is_missing(self, tmp_path: Path) -> None:
+        assert [(finding.name, finding.ok) for finding in probe(tmp_path)] == [
             ("bubblewrap", False),
             ("podman", False),
         ]
@@ -304,7 +295,7 @@ class TestWithoutASandbox:
         for name in ("bwrap", "podman"):
             _program(programs / name, "touch ran")
         with pytest.raises(KernelUnsupported, match="It is not installed"):
-            Confinement.of(tmp_path)
+            find_sandbox(tmp_path)
         assert not any(finding.ok for finding in probe(tmp_path))
         assert not (programs / "ran").exists()
 
@@ -312,13 +303,13 @@ class TestWithoutASandbox:
         project = tmp_path / "project"
         project.mkdir()
         with pytest.raises(KernelUnsupported):
-            Confinement.of(project)
+            find_sandbox(project)
 
     async def test_a_sandbox_that_fails_is_not_used_and_its_message_is_reported(
         self, programs: Path
     ) -> None:
         _program(programs / "bwrap", "echo 'No permissions to create a new namespace' >&2; exit 1")
-        assert probe()[0].detail == (
+        assert next(probe(NOWHERE)).detail == (
             f"It does not work here: {programs}/bwrap: No permissions to create a new namespace."
         )
 
@@ -330,7 +321,7 @@ class TestWithoutASandbox:
     ) -> None:
         skip = "shift 2" if name == "podman" else "shift"
         _program(programs / name, f'while {until_program}; do shift; done; {skip}; exec "$@"')
-        finding = probe()[0 if name == "bwrap" else 1]
+        finding = list(probe(NOWHERE))[0 if name == "bwrap" else 1]
         assert not finding.ok
         assert "it can see files outside the project" in finding.detail
 
@@ -343,7 +334,7 @@ def _program(path: Path, script: str) -> None:
 async def test_a_project_that_holds_the_home_folder_is_refused() -> None:
     for project in (Path.home(), Path.home().parent):
         with pytest.raises(KernelUnsupported, match="your whole home folder"):
-            Confinement.of(project)
+            find_sandbox(project)
 
 
 @pytest.mark.parametrize("place", ["venv outside", "venv in the project", "system"])
@@ -363,11 +354,12 @@ async def test_an_interpreter_works_and_shows_nothing_but_itself(
     elif not python:
         pytest.skip("this system has no Python of its own")
     code = f"import os, json, sys; print(os.path.exists({str(out / 'secret')!r}), sys.prefix)"
-    argv, readable = find_program([python, "-c", code], os.environ, project)
     private = tmp_path / "nb-private"
     private.mkdir()
-    view = View(project, private, folder=project, environment={}, readable=readable)
-    with sandbox.command(argv, view) as (command, descriptors):
+    started = replace(sandbox, project=project).command(
+        [python, "-c", code], private, folder=project, environment={}
+    )
+    with started as (command, descriptors):
         ran = await asyncio.to_thread(
             subprocess.run, command, capture_output=True, pass_fds=descriptors, check=False
         )
@@ -393,13 +385,17 @@ async def test_files_of_the_project_show_nothing_of_the_machine(tmp_path: Path) 
     assert set(find_program([away], os.environ, project)[1]) <= set(own)
 
 
-async def test_a_folder_that_is_replaced_by_a_link_is_not_mounted(tmp_path: Path) -> None:
+async def test_a_folder_that_is_replaced_by_a_link_is_not_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project, private = tmp_path / "project", tmp_path / "private"
     for folder in (project, private):
         folder.mkdir()
     (project / "env").symlink_to(tmp_path)
-    view = View(project, private, folder=project, environment={}, fixed=(project / "env",))
-    with pytest.raises(OSError, match="env"), Bubblewrap("bwrap").command(["true"], view):
+    monkeypatch.setattr(sandbox_programs, "fixed_folders", lambda project: (project / "env",))
+    sandbox = Sandbox("bubblewrap", "bwrap", project)
+    started = sandbox.command([sys.executable], private, folder=project, environment={})
+    with pytest.raises(OSError, match="env"), started:
         pass
 
 
@@ -408,21 +404,17 @@ async def test_a_project_whose_modules_nb_imports_has_no_sandbox(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(KernelUnsupported, match="nb itself imports modules"):
-        Confinement.of(tmp_path)
+        find_sandbox(tmp_path)
 
 
 class TestKernelsOfAServer:
     """Kernels of a project's server."""
 
-    @pytest.fixture
-    def confinement(self, sandbox: Sandbox, tmp_path: Path) -> Confinement:
-        return replace(Confinement.of(tmp_path, hidden=[tmp_path / ".nb"]), sandbox=sandbox)
-
     async def test_a_kernel_is_not_started_outside_where_there_is_no_sandbox(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async def confine(path: str | None) -> Confinement:
-            return await asyncio.to_thread(Confinement.of, tmp_path)
+        async def confine(path: str | None) -> Sandbox:
+            return await asyncio.to_thread(find_sandbox, tmp_path)
 
         _, kernels = _host(tmp_path, tmp_path, confine)
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -8,21 +8,23 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from tk_ai_extension.kernels.sandbox.programs import View, find_program, find_sandbox, probe
+from tk_ai_extension.kernels.sandbox.programs import find_sandbox, probe
 
 ESCAPES = Path(__file__).with_name("escapes.py")
 ORDINARY = 65_433
 """A user who owns nothing on this machine."""
+NOWHERE = Path("/nowhere")
 FOR_ALL = "/var/tmp"
 """Pytest's temporary folders are its own user's alone."""
 
 pytestmark = pytest.mark.skipif(
-    not any(finding.ok for finding in probe() if finding.name == "bubblewrap"),
+    not any(finding.ok for finding in probe(NOWHERE) if finding.name == "bubblewrap"),
     reason="bubblewrap does not work here",
 )
 
@@ -45,7 +47,7 @@ def test_nothing_leads_out_of_it(user: int) -> None:
         pytest.skip("only root can become another user")
     if user != os.geteuid() and interpreter(user) is None:
         pytest.skip("no Python here is for everybody")
-    sandbox = find_sandbox()
+    sandbox = find_sandbox(NOWHERE)
     python = [interpreter(user) or "", "-I", "-S"]
     with (
         TemporaryDirectory(prefix="nb-", dir=FOR_ALL) as folder,
@@ -71,15 +73,13 @@ def test_nothing_leads_out_of_it(user: int) -> None:
         for each in (private, project):
             os.chown(each, user, -1)
         known = [str(secret), str(os.getpid()), str(network.getsockname()[1]), str(path), name]
-        argv, readable = find_program([*python, str(script), *known], os.environ, project)
-        view = View(
-            project,
+        started = replace(sandbox, project=project).command(
+            [*python, str(script), *known],
             private,
             folder=project,
             environment={"PATH": os.defpath},
-            readable=readable,
         )
-        with sandbox.command(argv, view) as (command, descriptors):
+        with started as (command, descriptors):
             for each in private.rglob("*"):
                 os.chown(each, user, -1)
             tried = subprocess.run(
@@ -98,7 +98,7 @@ def test_nothing_leads_out_of_it(user: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes could write there")
 def test_a_sandbox_that_leaves_the_machine_s_settings_writable_is_not_taken(tmp_path: Path) -> None:
-    real = find_sandbox().executable
+    real = find_sandbox(NOWHERE).executable
     leaking = tmp_path / "bwrap"
     leaking.write_text(
         f"""#!{sys.executable}
@@ -113,9 +113,12 @@ os.execv({real!r}, [{real!r}, *words])
     )
     leaking.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:/nowhere"}
-    code = "from tk_ai_extension.kernels.sandbox.programs import probe; print(probe()[0])"
+    code = (
+        "from pathlib import Path; from tk_ai_extension.kernels.sandbox.programs import probe; "
+        "print(next(probe(Path('/nowhere'))))"
+    )
     output = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     ).stdout
-    assert "ok=False" in output
+    assert "sandbox=None" in output
     assert "it can write settings of the operating system's kernel" in output

@@ -9,7 +9,6 @@ import json
 import os
 import stat
 
-from tk_ai_extension.kernels.sandbox.lookup import FOLDER, SETTINGS, requires_sandbox
 from tk_ai_extension.model import file_locks
 
 TYPE_CHECKING = False
@@ -17,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+FOLDER = ".nb"
+"""Folder of a project with `nb`'s state."""
+SETTINGS = "project.json"
+"""File with the setting whether kernels run in a sandbox."""
 KERNELS = "kernels"
 """The folder in ``.nb`` with the connection files of kernels."""
 LAUNCH_LOCK = "launch.lock"
@@ -86,8 +89,19 @@ class Project:
         return os.path.isdir(self.folder) and not self.problem()
 
     def has_sandbox(self) -> bool:
-        """Whether ``.nb`` requires a sandbox for kernels, or cannot be read."""
-        return requires_sandbox(self.folder)
+        """Whether the settings require a sandbox for kernels, or cannot be read."""
+        try:
+            with open(os.path.join(self.folder, SETTINGS), "rb") as file:
+                known = json.load(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError, RecursionError):
+            return True
+        match known:
+            case {"sandbox": False}:
+                return False
+            case _:
+                return True
 
     def problem(self) -> str:
         """Why ``.nb`` cannot be trusted, one sentence; empty if it can.

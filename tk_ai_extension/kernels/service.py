@@ -38,12 +38,12 @@ from tk_ai_extension.model.executions import Execution, ExecutionEvent, Executio
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
 
-    from tk_ai_extension.kernels.sandbox.provisioner import Confinement
+    from tk_ai_extension.kernels.sandbox.programs import Sandbox
 
 log = logging.getLogger(__name__)
 
 Backend = Literal["auto", "stack", "direct"]
-Confine = Callable[[str | None], Coroutine[Any, Any, "Confinement | None"]]
+Confine = Callable[[str | None], Coroutine[Any, Any, "Sandbox | None"]]
 """Returns the sandbox for the kernel of a notebook's path, None for none."""
 
 READY_TIMEOUT = 30.0

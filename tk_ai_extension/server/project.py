@@ -14,8 +14,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 from tk_ai_extension.cli.project import KERNELS, SETTINGS, Project, Refused
 from tk_ai_extension.cli.servers import own_server
-from tk_ai_extension.kernels.sandbox.programs import find_sandbox
-from tk_ai_extension.kernels.sandbox.provisioner import Confinement
+from tk_ai_extension.kernels.sandbox.programs import Sandbox, find_sandbox
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import (
     InvalidArguments,
@@ -87,7 +86,7 @@ class ProjectServices:
 
     # -- the sandbox
 
-    async def confinement(self, _path: str | None) -> Confinement | None:
+    async def confinement(self, _path: str | None) -> Sandbox | None:
         """Return the sandbox for a new kernel; None for none.
 
         Raises:
@@ -96,7 +95,7 @@ class ProjectServices:
         if not self.sandbox:
             return None
         hidden = [self._folder, default_data_folder(), Path(jupyter_runtime_dir())]
-        return await asyncio.to_thread(Confinement.of, self._root, hidden=hidden)
+        return await asyncio.to_thread(find_sandbox, self._root, hidden=hidden)
 
     async def confine(self, kernels: Kernels, *, sandbox: bool) -> None:
         """Enable or disable the sandbox for new kernels.

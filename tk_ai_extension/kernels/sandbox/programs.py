@@ -8,8 +8,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,9 +40,6 @@ KERNEL_SETTINGS = ("/proc/sys", "/proc/pressure")
 """Settings of the operating system's kernel. Root can write them without capabilities, because root owns
 the files; ``bwrap`` itself covers similar ones (``sysrq-trigger``, ``irq``, ``bus``)."""
 
-NO_NAMESPACES = ("--unshare-user", "--disable-userns")
-"""Keeps sandboxed code from creating user namespaces, in which it would have all capabilities."""
-
 MAX_FILES = 16_384
 """Maximum open files, and maximum processes, of a program in a container."""
 
@@ -53,9 +50,17 @@ PROGRAM_VARIABLES = ("HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_
 """Variables of this process for the sandbox program, beside ``PATH``. Others, such as
 ``LD_LIBRARY_PATH``, may name folders in the project."""
 
-START = '. "$0"; exec "$@"'
-"""Shell script that sets the variables of a file and becomes a program. Variables are not in the arguments,
-which every user of the machine can read, and a kernelspec may set a key."""
+START = '. "$0"; cd "$1" && shift && exec "$@"'
+"""Shell script that sets the variables of a file, enters a folder and becomes a program.
+
+Every user of the machine can read arguments, and a kernelspec may set a key as a variable.
+"""
+
+ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+"""Files that mark a virtual environment, which is read-only for code in a sandbox."""
+
+OWN_PACKAGE = Path(__file__).parents[2]
+"""This package."""
 
 TRIAL = """
 import os, sys
@@ -82,178 +87,171 @@ for found, problem in (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """Everything that a sandboxed process can see, in addition to the system.
+class Sandbox:
+    """Runs programs that see, of the machine, its system, their interpreter and one project.
 
     Attributes:
-        project: The only folder of the machine that it can write.
-        private: A folder of mode 0700 that belongs to this process alone; its name is unique.
-        folder: Its working directory.
-        environment: All its variables.
-        readable: Files and folders that it may read: its interpreter.
-        fixed: Folders directly in the project that are read-only: virtual environments.
-        hidden: Folders in the project that are replaced by empty ones, such as ``.nb``.
+        name: The kind: ``bubblewrap`` or ``podman``.
+        executable: The path of the sandbox program.
+        project: The only folder of the machine that they can write.
+        hidden: Folders in the project that they see empty: ``.nb``, with the server's socket and the
+            kernels' keys.
     """
 
+    name: str
+    executable: str
     project: Path
-    private: Path
-    folder: Path
-    environment: Mapping[str, str]
-    readable: tuple[Path, ...] = ()
-    fixed: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
 
-    @property
-    def sockets(self) -> Path:
-        """The folder of its sockets, its only way out of the sandbox."""
-        return self.private / "s"
+    @contextlib.contextmanager
+    def command(
+        self,
+        argv: Sequence[str],
+        private: Path,
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        readable: Sequence[Path] = (),
+    ) -> Generator[tuple[list[str], list[int]]]:
+        """Give the command that runs a program in the sandbox, and descriptors that it inherits.
 
-    @property
-    def given(self) -> Path:
-        """The folder of files for it to read, outside of what it can write."""
-        return self.private / "given"
+        Args:
+            argv: The program and its arguments.
+            private: A folder of mode 0700 of this process alone, with a unique name. Its folder ``s`` is for
+                sockets, the only way out of the sandbox; ``given`` is for files to read.
+            folder: The working directory.
+            environment: All variables of the program.
+            readable: Files and folders that it may read, in addition to its installation.
 
-    def mounts(self) -> list[tuple[Path, str]]:
-        """Return all mounts but `fixed`, outer folders before inner ones: ``ro``, ``rw`` or ``empty``."""
-        mounts = dict.fromkeys((*self.readable, self.given), "ro")
-        mounts |= dict.fromkeys((self.project, self.sockets), "rw")
-        mounts |= dict.fromkeys((Path(SCRATCH), *self.hidden), "empty")
-        return sorted(mounts.items(), key=lambda mount: len(mount[0].parts))
-
-    def prepare(self, argv: Sequence[str]) -> list[str]:
-        """Make the private folders and the file of variables; return the command to run inside."""
-        for folder in (self.sockets, self.given, self.private / "root"):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        Raises:
+            OSError: there is no such program, or a folder cannot be opened.
+        """
+        argv, installation = find_program(argv, environment, self.project)
+        sockets, given = private / "s", private / "given"
+        for made in (sockets, given, private / "root"):
+            made.mkdir(mode=0o700, exist_ok=True)
         lines = [
             f"export {name}={shlex.quote(value)}\n"
-            for name, value in self.environment.items()
+            for name, value in environment.items()
             if name.isidentifier()
         ]
-        file = self.given / "environment"
+        file = given / "environment"
         file.touch(mode=0o600)
         file.write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
-        return ["/bin/sh", "-c", START, str(file), *argv]
+        mounts = dict.fromkeys((*installation, *readable, given), "ro")
+        mounts |= dict.fromkeys((self.project, sockets), "rw")
+        mounts |= dict.fromkeys((Path(SCRATCH), *self.hidden), "empty")
+        # Outer folders come before inner ones.
+        ordered = dict(sorted(mounts.items(), key=lambda mount: len(mount[0].parts)))
+        with contextlib.ExitStack() as opened:
+            fixed: dict[Path, int] = {}
+            for path in fixed_folders(self.project):
+                # Code in another kernel may replace it by a link at any time: none is followed.
+                fixed[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+                opened.callback(os.close, fixed[path])
+            options = PROGRAMS[self.name][1](ordered, fixed, private)
+            inside = ["/bin/sh", "-c", START, str(file), str(folder), *argv]
+            descriptors = list(fixed.values()) if self.name == "bubblewrap" else []
+            yield [self.executable, *options, *inside], descriptors
+
+    def processes(self, pid: int) -> list[int]:
+        """Return the processes that an interrupt must reach, from the sandbox program's."""
+        if self.name == "podman":  # forwards signals
+            return [pid]
+        try:
+            inside = psutil.Process(pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        # bwrap is two processes, the outer waiting for the inner; a signal would end it.
+        return [process.pid for process in inside[1:]]
+
+    def discard(self, private: Path) -> None:
+        """Remove podman's container, which outlives its process; bubblewrap leaves nothing."""
+        if self.name == "podman":
+            subprocess.run(
+                [self.executable, "rm", "--force", "--ignore", "--time=0", private.name],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the sandbox program, whose ``PATH`` has nothing of the project."""
+        folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        trusted = [
+            path for path in folders if Path(path).is_absolute() and not self.can_write(path)
+        ]
+        known = {name: os.environ[name] for name in PROGRAM_VARIABLES if name in os.environ}
+        return {**known, "PATH": os.pathsep.join(trusted)}
+
+    def can_write(self, path: str) -> bool:
+        """Return whether sandboxed code may have written a file."""
+        return Path(path).resolve().is_relative_to(self.project.resolve())
 
 
 def _system() -> list[Path]:
     return [Path(path) for path in (*SYSTEM, *SETTINGS, PROCESSORS) if os.path.lexists(path)]
 
 
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
-    """Runs programs with ``bwrap``: Linux namespaces that an ordinary user can create.
-
-    It stays as two processes, the outer waiting for the inner, and ends with this process.
-    """
-
-    executable: str
-    options: tuple[str, ...] = ()
-    name: str = "bubblewrap"
-
-    @contextlib.contextmanager
-    def command(self, argv: Sequence[str], view: View) -> Generator[tuple[list[str], list[int]]]:
-        """Give ``bwrap`` with the view as options."""
-        command = [self.executable, *self.options, "--unshare-all", "--cap-drop", "ALL"]
-        command += ["--clearenv", "--die-with-parent"]
-        for path in _system():
-            # On most systems /bin is a link to /usr/bin.
-            seen = ["--symlink", path.readlink()] if path.is_symlink() else ["--ro-bind", path]
-            command += [*map(str, seen), str(path)]
-        command += ["--proc", "/proc", "--dev", "/dev"]
-        for path in KERNEL_SETTINGS:
-            command += ["--ro-bind-try", path, path]
-        for path, access in view.mounts():
-            if access == "empty":
-                command += ["--tmpfs", str(path)]
-            else:
-                command += ["--ro-bind" if access == "ro" else "--bind", str(path), str(path)]
-        inside = view.prepare(argv)
-        with contextlib.ExitStack() as opened:
-            descriptors: list[int] = []
-            for path in view.fixed:
-                # Code in another kernel may replace it by a link at any time: none is followed.
-                flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
-                descriptors.append(os.open(path, flags))
-                opened.callback(os.close, descriptors[-1])
-                command += ["--ro-bind-fd", str(descriptors[-1]), str(path)]
-            command += ["--remount-ro", "/", "--chdir", str(view.folder), "--", *inside]
-            yield command, descriptors
-
-    def processes(self, pid: int) -> list[int]:
-        """Return the program and its children, without ``bwrap``, which a signal would end."""
-        try:
-            inner = psutil.Process(pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        return [process.pid for process in inner[1:]]
-
-    def discard(self, private: Path, environment: Mapping[str, str]) -> None:
-        """Do nothing: all processes end with ``bwrap``."""
+def _bubblewrap(mounts: Mapping[Path, str], fixed: Mapping[Path, int], _private: Path) -> list[str]:
+    """Return options of ``bwrap``, which makes Linux namespaces and ends with this process."""
+    # In a user namespace of its own, code would have all capabilities.
+    options = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+    options += ["--clearenv", "--die-with-parent"]
+    for path in _system():
+        # On most systems /bin is a link to /usr/bin.
+        seen = ["--symlink", path.readlink()] if path.is_symlink() else ["--ro-bind", path]
+        options += [*map(str, seen), str(path)]
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    for setting in KERNEL_SETTINGS:
+        options += ["--ro-bind-try", setting, setting]
+    for path, access in mounts.items():
+        if access == "empty":
+            options += ["--tmpfs", str(path)]
+        else:
+            options += ["--ro-bind" if access == "ro" else "--bind", str(path), str(path)]
+    for path, descriptor in fixed.items():
+        options += ["--ro-bind-fd", str(descriptor), str(path)]
+    return [*options, "--remount-ro", "/", "--"]
 
 
-@dataclass(frozen=True, slots=True)
-class Podman:
-    """Runs programs with ``podman run``, in a container without an image, which shows the machine's system.
+def _podman(mounts: Mapping[Path, str], fixed: Mapping[Path, int], private: Path) -> list[str]:
+    """Return options of ``podman``: a container without an image, which shows the machine's system."""
+    import resource  # Not on Windows, which has no podman sandbox.
 
-    Podman forwards signals.
-    """
-
-    executable: str
-    options: tuple[str, ...] = ()
-    name: str = "podman"
-
-    @contextlib.contextmanager
-    def command(self, argv: Sequence[str], view: View) -> Generator[tuple[list[str], list[int]]]:
-        """Give ``podman run`` with the view as options."""
-        import resource  # Not on Windows, which has no podman sandbox.
-
-        command = [self.executable, *self.options, "run", "--rm", "--interactive"]
-        command += ["--name", view.private.name, "--network=none", "--cap-drop=all"]
-        command += ["--security-opt=no-new-privileges", "--security-opt=label=disable"]
-        command += ["--log-driver=none", "--hostname=sandbox", "--no-hosts", "--passwd=false"]
-        command += ["--read-only", "--read-only-tmpfs=false"]
-        command += ["--env-host=false", "--http-proxy=false", "--unsetenv-all"]
-        if os.geteuid() != 0:
-            command.append("--userns=keep-id")
-        limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-        for name, limit in limits.items():
-            # By default podman requests more than the hard limit, and fails.
-            hard = resource.getrlimit(limit)[1]
-            number = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
-            command.append(f"--ulimit={name}={number}:{number}")
-        command += [f"--volume={path.resolve()}:{path}:ro" for path in _system()]
-        for path, access in (*view.mounts(), *((path, "ro") for path in view.fixed)):
-            if access == "empty":
-                command.append(f"--tmpfs={path}:rw,mode=1777,notmpcopyup")
-            else:
-                command.append(f"--volume={path}:{path}:{access}")
-        inside = view.prepare(argv)
-        command += [f"--workdir={view.folder}", "--rootfs", str(view.private / "root")]
-        yield [*command, *inside], []
-
-    def processes(self, pid: int) -> list[int]:
-        """Return podman's own process, which forwards the signal."""
-        return [pid]
-
-    def discard(self, private: Path, environment: Mapping[str, str]) -> None:
-        """Remove the container, which outlives podman's process."""
-        subprocess.run(
-            [
-                self.executable,
-                *self.options,
-                *["rm", "--force", "--ignore", "--time=0"],
-                private.name,
-            ],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            timeout=TIMEOUT,
-            check=False,
-        )
+    options = ["run", "--rm", "--interactive", "--name", private.name, "--network=none"]
+    options += ["--cap-drop=all", "--security-opt=no-new-privileges"]
+    options += ["--security-opt=label=disable", "--log-driver=none", "--hostname=sandbox"]
+    options += ["--no-hosts", "--passwd=false", "--read-only", "--read-only-tmpfs=false"]
+    options += ["--env-host=false", "--http-proxy=false", "--unsetenv-all"]
+    if os.geteuid() != 0:
+        options.append("--userns=keep-id")
+    limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    for name, limit in limits.items():
+        # By default podman requests more than the hard limit, and fails.
+        hard = resource.getrlimit(limit)[1]
+        number = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+        options.append(f"--ulimit={name}={number}:{number}")
+    options += [f"--volume={path.resolve()}:{path}:ro" for path in _system()]
+    for path, access in (*mounts.items(), *((path, "ro") for path in fixed)):
+        if access == "empty":
+            options.append(f"--tmpfs={path}:rw,mode=1777,notmpcopyup")
+        else:
+            options.append(f"--volume={path}:{path}:{access}")
+    return [*options, "--rootfs", str(private / "root")]
 
 
-Sandbox = Bubblewrap | Podman
+PROGRAMS: dict[str, tuple[str, Callable[..., list[str]]]] = {
+    "bubblewrap": ("bwrap", _bubblewrap),
+    "podman": ("podman", _podman),
+}
+"""For each kind of sandbox, its program, and its options for what is mounted.
+
+These are called with what is seen at each path (``ro``, ``rw`` or ``empty``), the read-only folders in the
+project with descriptors, and the private folder.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,28 +260,43 @@ class Diagnosis:
 
     Attributes:
         name: The kind, such as ``bubblewrap``.
-        ok: Whether it can be used.
-        detail: A sentence: its version, or why it fails and what to do.
+        detail: A sentence: that it works, or why it fails and what to do.
+        sandbox: The sandbox if it works, else None.
     """
 
     name: str
-    ok: bool
     detail: str
+    sandbox: Sandbox | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be used."""
+        return self.sandbox is not None
 
 
-def find_sandbox(project: Path | None = None) -> Sandbox:
-    """Return the sandbox to use on this machine: bubblewrap, else podman. Blocks for the trials.
+def find_sandbox(project: Path, *, hidden: Sequence[Path] = ()) -> Sandbox:
+    """Return the sandbox for a project: bubblewrap, else podman. Blocks for about a second to try it.
 
     Args:
-        project: A folder from which no program is run, because sandboxed code can write there.
+        project: The only folder that sandboxed code can write. No program is run from it.
+        hidden: Folders in the project that it must not see; others are ignored.
 
     Raises:
-        KernelUnsupported: neither works; the details give the reason for each.
+        KernelUnsupported: neither works (the details give the reason for each), the project contains the
+            home folder, or this process imports modules from it.
     """
+    project = project.resolve()
+    if Path.home().resolve().is_relative_to(project):
+        raise KernelUnsupported(
+            f"A sandbox for {project} would expose your whole home folder.",
+            hint="Move the notebook into a folder of its own, and open it there.",
+        )
+    fixed_folders(project)
+    inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
     findings: list[Diagnosis] = []
-    for sandbox, finding in sandboxes(project):
-        if sandbox is not None:
-            return sandbox
+    for finding in probe(project):
+        if finding.sandbox is not None:
+            return replace(finding.sandbox, hidden=inside)
         findings.append(finding)
     reasons = " ".join(f"{finding.name}: {finding.detail}" for finding in findings)
     raise KernelUnsupported(
@@ -297,46 +310,24 @@ def find_sandbox(project: Path | None = None) -> Sandbox:
     )
 
 
-def probe(project: Path | None = None) -> list[Diagnosis]:
-    """Try each kind of sandbox on this machine, for ``nb doctor``. Blocks for about a second each."""
-    return [finding for _, finding in sandboxes(project)]
-
-
-def sandboxes(project: Path | None = None) -> Iterator[tuple[Sandbox | None, Diagnosis]]:
-    """Try each kind of sandbox in turn; yield the sandbox, or None, and the diagnosis. Blocks."""
-    environment = program_environment(project)
-    for name, program in (("bubblewrap", "bwrap"), ("podman", "podman")):
-        found = shutil.which(program, path=environment["PATH"])
-        if found is None or _is_in(found, project):
-            yield None, Diagnosis(name, False, f"It is not installed: run `apt install {name}`.")
+def probe(project: Path) -> Iterator[Diagnosis]:
+    """Try each kind of sandbox in turn for a project. Blocks for about a second each."""
+    for name, (program, _) in PROGRAMS.items():
+        sandbox = Sandbox(name, program, project)
+        found = shutil.which(program, path=sandbox.environment()["PATH"])
+        if found is None or sandbox.can_write(found):
+            yield Diagnosis(name, f"It is not installed: run `apt install {name}`.")
             continue
-        # bwrap before 0.8.0, or with the set-user-id bit, lacks the options.
-        ways: tuple[Sandbox, ...] = (Bubblewrap(found, NO_NAMESPACES), Bubblewrap(found))
-        problems: dict[str, None] = {}
-        for sandbox in ways if name == "bubblewrap" else (Podman(found),):
-            problem = _try(sandbox, environment)
-            if problem is None:
-                saw = "a program in it had no network access and could see nothing outside its project."
-                yield sandbox, Diagnosis(name, True, f"{found}: {saw}")
-                break
-            problems[f"{found}: {problem}"] = None
+        sandbox = replace(sandbox, executable=found)
+        problem = _try(sandbox)
+        if problem is None:
+            saw = "a program in it had no network access and could see nothing outside its project."
+            yield Diagnosis(name, f"{found}: {saw}", sandbox)
         else:
-            yield None, Diagnosis(name, False, f"It does not work here: {' / '.join(problems)}")
+            yield Diagnosis(name, f"It does not work here: {found}: {problem}")
 
 
-def program_environment(project: Path | None) -> dict[str, str]:
-    """Return the environment of a sandbox program, whose ``PATH`` has nothing of the project."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    trusted = [each for each in folders if Path(each).is_absolute() and not _is_in(each, project)]
-    known = {name: os.environ[name] for name in PROGRAM_VARIABLES if name in os.environ}
-    return {**known, "PATH": os.pathsep.join(trusted)}
-
-
-def _is_in(path: str, project: Path | None) -> bool:
-    return project is not None and Path(path).resolve().is_relative_to(project.resolve())
-
-
-def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
+def _try(sandbox: Sandbox) -> str | None:
     """Run this interpreter in a sandbox; return why the sandbox is unusable, or None if it works."""
     with TemporaryDirectory(prefix="nb-trial-") as folder:
         project, outside = Path(folder, "project"), Path(folder, "outside")
@@ -344,26 +335,20 @@ def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
         hidden, fixed = project / ".nb", project / "environment"
         for made in (project, private, hidden, fixed):
             made.mkdir()
-        for file in (outside, hidden / "key"):
+        for file in (outside, hidden / "key", fixed / ENVIRONMENT[0]):
             file.touch()
         arguments = map(str, (project, outside, hidden / "key", fixed))
-        argv, readable = find_program(
-            [sys.executable, "-I", "-S", "-c", TRIAL, *arguments], os.environ, project
-        )
-        view = View(
-            project,
+        trial = replace(sandbox, project=project, hidden=(hidden,)).command(
+            [sys.executable, "-I", "-S", "-c", TRIAL, *arguments],
             private,
             folder=project,
             environment={"PATH": os.defpath},
-            readable=readable,
-            fixed=(fixed,),
-            hidden=(hidden,),
         )
         try:
-            with sandbox.command(argv, view) as (command, descriptors):
+            with trial as (command, descriptors):
                 tried = subprocess.run(
                     command,
-                    env=environment,
+                    env=sandbox.environment(),
                     pass_fds=descriptors,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
@@ -371,7 +356,7 @@ def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
                     check=False,
                 )
         except subprocess.TimeoutExpired:
-            sandbox.discard(private, environment)
+            sandbox.discard(private)
             return f"a program in it did not end within {TIMEOUT} s."
         said = tried.stderr.decode(errors="replace").strip()
         if tried.returncode:
@@ -379,6 +364,31 @@ def _try(sandbox: Sandbox, environment: Mapping[str, str]) -> str | None:
         if not (project / "written").exists():
             return "files written in it do not reach the project."
         return None
+
+
+def fixed_folders(project: Path) -> tuple[Path, ...]:
+    """Return the folders directly in a project that sandboxed code must not write.
+
+    They contain virtual environments, or modules that this process, and others of its kind, import.
+
+    Raises:
+        KernelUnsupported: that code could add modules to what this process imports.
+    """
+    known = (OWN_PACKAGE, *map(Path, (sys.prefix, sys.base_prefix, *sys.path)))
+    fixed: set[Path] = set()
+    for path in {found for each in known for found in (each.absolute(), each.resolve())}:
+        if path.is_relative_to(project):
+            top = project.joinpath(*path.relative_to(project).parts[:1])
+            if top == project or top.is_symlink() or not top.is_dir():
+                raise KernelUnsupported(
+                    f"nb itself imports modules from {path}, where code in a sandbox could put some.",
+                    hint="Install nb in an environment without this project in editable mode, and "
+                    "without its folder in PYTHONPATH.",
+                )
+            fixed.add(top)
+    environments = {file.parent for name in ENVIRONMENT for file in project.glob(f"*/{name}")}
+    fixed.update(folder for folder in environments if not folder.is_symlink())
+    return tuple(sorted(fixed))
 
 
 def find_program(
