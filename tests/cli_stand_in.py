@@ -291,8 +291,6 @@ class CliStandIn(Transport):
             self._tools = {f"mcp__{name}__{tool['name']}": tool for tool in listed}
         self._system("init", tools=list(self._tools), model=self._options.model)
         self._session.add("user", message["message"]["content"])
-        if "uuid" in message:
-            self._say("user", uuid=message["uuid"], message=message["message"])
         while await self._ask():
             await self._collect()
 

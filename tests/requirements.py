@@ -217,7 +217,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("mcp:structured", "project", "a tool's answer is short text and structured content that is valid under its output schema; the schemas of the default toolset stay below 20,000 characters, and every tool has an example"),
     Requirement("mcp:resources", "project", "notebooks, their cells, single outputs and artifacts are resources, and the common jobs are prompts"),
     Requirement("rest:call", "project", "`POST /api/tk-ai/tools/{name}` takes JSON arguments and answers the structured result; an error has the status and the code of its class, over MCP too, never 500 for bad input, and nothing changed"),
-    Requirement("rest:chat", "project", "the routes of the chat: message, stop, steer, permissions, chats, undo, export, models, setup; a stream that was cut is replayed from the last event, and the turn goes on"),
+    Requirement("rest:chat", "project", "the routes of the chat: message, stop, permissions, chats, undo, export, models, setup; a stream that was cut is replayed from the last event, and the turn goes on"),
     Requirement("chat:servers-own", "project", "the agents of chats start the MCP servers in the user's own `mcp.json` and ask for each call of their tools; a server that does not start is named, and the chat goes on without it"),
     Requirement("code:completion", "project", "ghost text and a prompt in a cell propose code from the cells around, with names and types of variables, never their values; nothing is written before a person accepts it, as one step of their undo stack"),
     Requirement("nb:starts", "project", "a command of `nb` acts on the notebook that is named and on no other; it starts the server and the kernel that it needs"),

@@ -132,11 +132,6 @@ export class ChatApi {
     return (await this._json<UndoneTurn>('POST', `chats/${id}/restore`, { turn })).notebooks;
   }
 
-  /** Give a queued message to the running turn. Return whether the agent took it. */
-  async steer(id: string, turn: string): Promise<boolean> {
-    return (await this._json<{ given: boolean }>('POST', `chats/${id}/steer`, { turn })).given;
-  }
-
   /** Return what a turn changed by cell, without what is undone. */
   async netChanges(id: string, turn: string): Promise<readonly NetChange[]> {
     return (await this._json<NetChanges>('GET', `chats/${id}/changes/${turn}`)).changes;

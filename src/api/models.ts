@@ -331,12 +331,6 @@ export interface SentEvent extends EventHead {
   /** The id that the sender chose for the message; None for none. */
   message: string | null;
 }
-/** The queued message of this turn was given to the running turn, which answers it. */
-export interface SteeredEvent extends EventHead {
-  kind: 'steered';
-  /** The running turn. */
-  into: string;
-}
 /** The result of an undo in one notebook. */
 export interface TakenBack {
   /** The path. */
@@ -447,7 +441,6 @@ export type ChatEvent =
   | PlanSettledEvent
   | CellChangedEvent
   | RestoredEvent
-  | SteeredEvent
   | TodoListedEvent
   | UsedEvent
   | RetriedEvent

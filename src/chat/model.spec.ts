@@ -43,7 +43,6 @@ const ROUTES: Routes = {
   answerPlan: () => Promise.resolve({ chat: 'c', turn: 't' }),
   stop: () => Promise.resolve(),
   restore: () => Promise.resolve([]),
-  steer: () => Promise.resolve(true),
   netChanges: () => Promise.resolve([]),
   answer: () => Promise.resolve(),
   undo: () => Promise.resolve([]),
@@ -378,7 +377,6 @@ describe('the error of a request', () => {
     answerPlan: chat => chat.answerPlan('t', { answer: 'approve', mode: 'edit' }),
     restore: chat => chat.restore('t'),
     send: chat => chat.send({ message: 'Hello' }),
-    steer: chat => chat.steer('t'),
     stop: chat => chat.stop(),
     undo: chat => chat.undo('a.ipynb', { 1: ['x'] })
   };
@@ -413,15 +411,5 @@ describe('the error of a request', () => {
     fails = true;
     await Promise.all(reads.map(each => each(chat)));
     expect(chat.state.problem).toBeNull();
-  });
-
-  it('is no answer of the agent about a message', async () => {
-    const answers = [refused(), Promise.resolve(false), Promise.resolve(true)];
-    const chat = chatOf({ ...ROUTES, steer: () => answers.shift() ?? refused() });
-    await chat.send({ message: 'Hello' });
-    for (const given of [null, false, true]) {
-      expect(await chat.steer('t')).toBe(given);
-    }
-    chat.dispose();
   });
 });

@@ -14,16 +14,7 @@ import type { Sendable } from '../state/compose';
 /** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
-  | 'answer'
-  | 'answerPlan'
-  | 'changes'
-  | 'chat'
-  | 'netChanges'
-  | 'restore'
-  | 'send'
-  | 'steer'
-  | 'stop'
-  | 'undo'
+  'answer' | 'answerPlan' | 'changes' | 'chat' | 'netChanges' | 'restore' | 'send' | 'stop' | 'undo'
 >;
 
 /** The key of a message that was stopped while it was on its way. */
@@ -180,14 +171,6 @@ export class ChatModel {
     const undone = await this._try(id => this._api.restore(id, turn));
     await this.readJournal();
     return undone;
-  }
-
-  /**
-   * Give a queued message to the running turn. Return whether the agent took it; null on an error,
-   * which is in `problem`.
-   */
-  steer(turn: string): Promise<boolean | null> {
-    return this._try(id => this._api.steer(id, turn));
   }
 
   /** Return the net changes of a turn; null on an error. */

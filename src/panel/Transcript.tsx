@@ -58,7 +58,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
             )}
           </div>
           {turns.length === 0 && loaded && <EmptyChat />}
-          {stretches(turns.slice(-shown).filter(turn => !turn.steered)).flatMap(stretch => {
+          {stretches(turns.slice(-shown)).flatMap(stretch => {
             const [first] = stretch;
             const rendered = stretch.map(turn => (
               <Turn

@@ -1,6 +1,5 @@
 import { cleanup, fireEvent, screen } from '@testing-library/react';
 
-import { unreachable } from '../api/client';
 import type { ModelsInfo } from '../api/events';
 import { MESSAGE } from '../testing/events';
 import { Stage } from '../testing/panel';
@@ -37,21 +36,6 @@ it.each([
     ['sonnet', 'sonnet'],
     ['scripted', 'Scripted']
   ]);
-});
-
-it('offers to give a message to the running turn until the agent does not take it', async () => {
-  const stage = new Stage();
-  await stage.say('first');
-  await stage.queue('second', 'u', 1);
-  const offered = (): HTMLElement | null => screen.queryByRole('button', { name: 'Send now' });
-  const answers = [Promise.reject(unreachable()), Promise.resolve(false)];
-  stage.api.steer = () => answers.shift() ?? Promise.reject(unreachable());
-  fireEvent.click(offered() as HTMLElement);
-  await stage.settle();
-  expect(stage.controller.chat.state.problem?.code).toBe('unreachable');
-  fireEvent.click(offered() as HTMLElement);
-  await stage.settle();
-  expect(offered()).toBeNull();
 });
 
 it('draws a diagram once it is whole', async () => {

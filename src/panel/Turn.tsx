@@ -1,5 +1,5 @@
 import { editIcon } from '@jupyterlab/ui-components';
-import { memo, useState } from 'react';
+import { memo } from 'react';
 import type { JSX } from 'react';
 
 import { doing } from '../chat/describe';
@@ -56,7 +56,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
           ))}
         </div>
       </div>
-      {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} canSteer={agent === undefined} />}
+      {(waits(turn) || isUnsent(turn)) && <Queued turn={turn} />}
       <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
         <div className="tk-Who">{agent ?? trans.__('Claude')}</div>
         {turn.items.map((item, place) => (
@@ -102,12 +102,6 @@ function Part({ item, open }: IPartProps): JSX.Element {
       return <div className="tk-Notice">{item.text}</div>;
     case 'call':
       return <CallCard call={item} />;
-    case 'said':
-      return (
-        <div className="tk-Said">
-          <div className="tk-Said-text">{item.text}</div>
-        </div>
-      );
   }
 }
 
@@ -135,25 +129,15 @@ function keyOf(item: Item, place: number): string {
     case 'call':
       return item.id;
     case 'notice':
-    case 'said':
-      return `${item.kind} ${place}`;
+      return `notice ${place}`;
     default:
       return `block ${item.block}`;
   }
 }
 
 /** The status of a message that is queued, or was withdrawn from the queue. */
-function Queued({
-  turn,
-  canSteer
-}: {
-  turn: ITurn;
-  /** Whether the agent takes messages into a running turn. */
-  canSteer: boolean;
-}): JSX.Element {
+function Queued({ turn }: { turn: ITurn }): JSX.Element {
   const { controller, trans } = useServices();
-  // Null until an answer comes; an error is none.
-  const [given, setGiven] = useState<boolean | null>(null);
   return (
     <div className="tk-Ending">
       <span className="tk-Doing">
@@ -162,14 +146,7 @@ function Queued({
       {isUnsent(turn) ? (
         <Button onClick={() => void controller.resend(turn)}>{trans.__('Send')}</Button>
       ) : (
-        <>
-          {canSteer && given !== false && (
-            <Button onClick={() => void controller.chat.steer(turn.id).then(setGiven)}>
-              {trans.__('Send now')}
-            </Button>
-          )}
-          <Button onClick={() => void controller.chat.stop(turn.id)}>{trans.__('Remove')}</Button>
-        </>
+        <Button onClick={() => void controller.chat.stop(turn.id)}>{trans.__('Remove')}</Button>
       )}
     </div>
   );

@@ -1,7 +1,7 @@
 import { cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import type { ModelsInfo, NetChange } from '../api/events';
+import type { NetChange } from '../api/events';
 import { AnswerGuard } from '../common/answerGuard';
 import { CALL, CHANGE, DONE, RESULT, type Payload } from '../testing/events';
 import { Stage } from '../testing/panel';
@@ -139,37 +139,6 @@ describe('Try again', () => {
     await stage.settle();
     expect(stage.sent.at(-1)).toMatchObject({ message: 'Two.', replaces: 'u' });
     expect(stage.sent.at(-1)).not.toHaveProperty('undo_replaced');
-  });
-});
-
-describe('a message for a running turn', () => {
-  it('is given to it, and is shown within its answer', async () => {
-    const stage = new Stage();
-    await stage.say('Count.');
-    await stage.queue('Faster.', 'u', 1);
-    stage.steers = false;
-    press('Send now');
-    await stage.settle();
-    // The agent did not take it: it is queued as before.
-    expect([stage.steered, has('Send now'), has('Remove')]).toEqual([['u'], false, true]);
-    stage.turn('u');
-    await stage.happens({ kind: 'steered', into: 't' }, DONE);
-    const messages = screen.getAllByRole('group', { name: 'Message' });
-    expect(messages).toHaveLength(1);
-    expect(messages[0]?.querySelector('.tk-Answer')?.textContent).toContain('Faster.');
-    expect(has('Remove')).toBe(false);
-    stage.turn('t');
-    await stage.happens(DONE);
-    expect(items()).toContain('Try again');
-  });
-
-  it('stays queued with an agent that takes none', async () => {
-    const models = { models: [], agents: { m: 'Gemini' } } as unknown as ModelsInfo;
-    const stage = new Stage({ models });
-    stage.api.models = () => Promise.resolve(models);
-    await stage.say('Count.');
-    await stage.queue('Faster.', 'u', 1);
-    expect([has('Send now'), has('Remove')]).toEqual([false, true]);
   });
 });
 

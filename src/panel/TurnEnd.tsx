@@ -80,9 +80,7 @@ function useMenu(turn: ITurn, chat: string): IMenuItem[] {
   const keptOf = useSelector(({ kept }) => kept);
   const isLast = useChat(
     chat,
-    state =>
-      !isBusy(state) &&
-      state.turns.findLast(each => !each.replaced && !each.steered)?.id === turn.id
+    state => !isBusy(state) && state.turns.findLast(each => !each.replaced)?.id === turn.id
   );
   // The notebook's cells may have changed.
   useSelector(({ seen }) => seen);

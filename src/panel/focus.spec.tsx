@@ -72,7 +72,7 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
   'a queued message': async () => {
     const stage = await after();
     await stage.queue('Faster.', 'u', 1);
-    return [stage, [{ kind: 'steered', into: 't' }, DONE]];
+    return [stage, [{ kind: 'began' }]];
   },
   'a withdrawn message': async () => {
     const stage = await after();

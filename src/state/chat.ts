@@ -70,13 +70,7 @@ export interface ICall {
   result: IResult | null;
 }
 
-/** A message that was given to the running turn. */
-export interface ISaid {
-  kind: 'said';
-  text: string;
-}
-
-export type Item = IText | INotice | ICall | ISaid;
+export type Item = IText | INotice | ICall;
 
 /** A pending retry of a request to the model. */
 export interface IRetry {
@@ -116,8 +110,6 @@ export interface ITurn {
   restored: readonly TakenBack[] | null;
   /** The agent's to-do list. */
   todo: readonly TodoItem[];
-  /** Whether its message was given to the turn before it, which answers it. */
-  steered: boolean;
 }
 
 /** Return whether a message is queued. */

@@ -33,11 +33,6 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
       continue;
     }
     turns[place] = turnAfter(turn, event);
-    const into = event.kind === 'steered' ? places.get(event.into) : undefined;
-    if (into !== undefined) {
-      const running = turns[into] as ITurn;
-      turns[into] = { ...running, items: [...running.items, { kind: 'said', text: turn.text }] };
-    }
     for (let later = place; event.kind === 'restored' && later < turns.length; later++) {
       turns[later] = { ...(turns[later] as ITurn), replaced: true };
     }
@@ -66,8 +61,7 @@ function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {
     plans: false,
     replaced: false,
     restored: null,
-    todo: [],
-    steered: false
+    todo: []
   };
 }
 
@@ -163,8 +157,6 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return { ...turn, plans: false };
     case 'restored':
       return { ...turn, restored: event.notebooks };
-    case 'steered':
-      return { ...turn, steered: true };
     case 'todo_list':
       return { ...turn, todo: event.items };
     case 'done':

@@ -110,11 +110,9 @@ export class Stage {
   readonly plans: unknown[] = [];
 
   readonly restored: string[] = [];
-  readonly steered: string[] = [];
 
-  /** The net changes of each turn, and whether the agent takes a message into a running one. */
+  /** The net changes of each turn. */
   net: NetChange[] = [];
-  steers = true;
   /** The changed cells that were not run. */
   unrun: string[] = [];
   /** The chats of the server, and the events of each. */
@@ -207,10 +205,6 @@ export class Stage {
         this.restored.push(turn);
         await this.taking();
         return [];
-      },
-      steer: (_, turn) => {
-        this.steered.push(turn);
-        return Promise.resolve(this.steers);
       },
       netChanges: () => Promise.resolve(this.net),
       stop: (_, turn) => Promise.resolve(void this.stopped.push(turn)),

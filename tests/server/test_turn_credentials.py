@@ -150,7 +150,6 @@ async def test_an_agent_answers_neither_a_request_nor_a_plan(
             refusals = (
                 *zip(paths, answers, strict=True),
                 ("api/tk-ai/mcp/chat", {"message": "Hi.", "mode": "auto", "notebook": notebook}),
-                (f"api/tk-ai/chats/{started.chat}/steer", turn),
                 (f"api/tk-ai/chats/{started.chat}/restore", turn),
             )
             for token in (agents.backend.credentials[-1].token, "made-up"):

@@ -3,7 +3,7 @@
 Its sessions are in memory. A message is one of
 
 - ``call TOOL {"argument": …}``: it calls the tool and responds with the result;
-- ``wait``: it writes a word and runs until it is interrupted, or given a message, which it echoes;
+- ``wait``: it writes a word and runs until it is interrupted;
 - ``recall``: it responds with all messages in its history;
 - anything else: it responds with the message.
 
@@ -107,14 +107,6 @@ class EchoSession(TaskSession):
         self._call_tool = call
         self._session = session
         self._kept = kept
-        self._given: asyncio.Future[str] | None = None
-
-    async def steer(self, content: Sequence[ContentBlock]) -> bool:
-        """Take a message into a turn that waits."""
-        if self._given is None or self._given.done():
-            return False
-        self._given.set_result(_text(content))
-        return True
 
     async def send(
         self,
@@ -139,10 +131,7 @@ class EchoSession(TaskSession):
                     await self._call(credential, tool, arguments)
                 case ["wait"]:
                     self.events.put_nowait(TextDelta(0, 0, "Waiting."))
-                    self._given = asyncio.get_running_loop().create_future()
-                    given = await self._given
-                    self._kept.append(given)
-                    self.events.put_nowait(TextDelta(1, 0, given))
+                    await asyncio.Event().wait()
                 case ["recall"]:
                     said = "\n".join(self._kept[:-1])
                     self.events.put_nowait(TextDelta(0, 0, said))

@@ -214,17 +214,6 @@ class AgentSession(Protocol):
         """
         ...
 
-    async def steer(self, content: Sequence[ContentBlock]) -> bool:
-        """Add a message to the running turn; return whether the turn will answer it.
-
-        Called at any time. An agent that cannot do it, or has no running turn, returns False and
-        does nothing.
-
-        Raises:
-            AgentDied: The agent has ended.
-        """
-        ...
-
     async def interrupt(self) -> None:
         """End the running turn.
 

@@ -34,7 +34,6 @@ from tk_ai_extension.agent.events import (
     PlanSettled,
     Retried,
     Sent,
-    Steered,
 )
 from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, History
@@ -280,42 +279,6 @@ class LiveChat:
         if self._turn is not None and self._turn.id == turn_id:
             await self._turn.ended.wait()
 
-    async def steer(self, turn_id: str) -> bool:
-        """Give a queued message to the agent of the running turn; return whether it took it.
-
-        A message about another notebook, or one that replaces turns, is not given. What is not taken
-        stays queued at its place.
-        """
-        running, agent = self._turn, self._agent
-        queued = next((turn for turn in self._waiting if turn.id == turn_id), None)
-        if running is None or agent is None or queued is None:
-            return False
-        asked, answered = queued.message, running.message
-        commands = (asked.request.command, answered.request.command)
-        if asked.about is not answered.about or asked.request.replaces or any(commands):
-            return False
-        services = self._services
-        found = await content(services.workspace, services.registry, running.caller, asked)
-        # Meanwhile it may have begun or been stopped, or another caller has given it.
-        if self._turn is not running or running.is_stopped or queued not in self._waiting:
-            return False
-        place = self._waiting.index(queued)
-        self._waiting.remove(queued)
-        try:
-            is_taken = await agent.session.steer(found.blocks)
-        except AgentDied as error:
-            logger.info("%s", error.message)
-            is_taken = False
-        if not is_taken:
-            self._waiting.insert(place, queued)
-            self._begin()
-            return False
-        for notice in found.notices:
-            queued.notify(notice)
-        queued.publish(Steered(running.id))
-        queued.publish(Done("done"))
-        return True
-
     async def close(self, why: str) -> None:
         """Stop all turns, store the events and close the agent."""
         await self.stop(why=why)
@@ -404,9 +367,6 @@ class LiveChat:
             sending = agent.send(blocks, model=message.model, credential=credential)
         await self._within(turn, sending)
         ended = await self._listen(agent, turn)
-        if not agent.alive:
-            # It may still answer a message that the stopped turn has not taken.
-            self._close_agent()
         if turn.is_stopped:
             return "stopped"
         if ended.error is not None:

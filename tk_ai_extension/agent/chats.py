@@ -226,18 +226,6 @@ class Chats:
         live = self._live.get(chat_id)
         return live is not None and await live.stop(turn)
 
-    async def steer(self, user: str, chat_id: str, turn: str) -> bool:
-        """Give a queued message to the running turn; return whether the agent took it.
-
-        A message that it does not take stays queued.
-
-        Raises:
-            ChatNotFound.
-        """
-        await self.get(user, chat_id)
-        live = self._live.get(chat_id)
-        return live is not None and await live.steer(turn)
-
     async def rename(self, user: str, chat_id: str, title: str) -> None:
         """Rename a chat.
 

@@ -262,19 +262,6 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Steered:
-    """The queued message of this turn was given to the running turn, which answers it.
-
-    Attributes:
-        into: The running turn.
-    """
-
-    kind: ClassVar[str] = "steered"
-
-    into: str
-
-
-@dataclass(frozen=True, slots=True)
 class TodoItem:
     """An item of the agent's to-do list."""
 
@@ -399,7 +386,6 @@ EventPayload = (
     | PlanSettled
     | CellChanged
     | Restored
-    | Steered
     | TodoListed
     | Used
     | Retried

@@ -60,11 +60,6 @@ class TaskSession:
         """Return the next event."""
         return await self.events.get()
 
-    async def steer(self, content: Sequence[ContentBlock]) -> bool:
-        """Take no message into a running turn."""
-        del content
-        return False
-
     async def interrupt(self) -> None:
         """End the running turn."""
         if self._answering is not None:

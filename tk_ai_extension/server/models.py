@@ -41,7 +41,6 @@ from tk_ai_extension.server.setup_models import PromptList, ServerSwitch
 from tk_ai_extension.server.turn_models import (
     ChatChange,
     ChatChanges,
-    Given,
     NetChanges,
     RequestBody,
     Stopped,
@@ -70,7 +69,6 @@ __all__ = [
     "ConnectionInfo",
     "EditRequest",
     "EditedCell",
-    "Given",
     "NetChanges",
     "PermissionAnswer",
     "PermissionEvent",

@@ -41,12 +41,6 @@ class Stopped(TypedDict):
     stopped: bool
 
 
-class Given(TypedDict):
-    """Whether the agent took the message."""
-
-    given: bool
-
-
 class ChatChange(TypedDict):
     """A change of a chat that was not undone.
 

@@ -398,11 +398,6 @@ class AcpSession:
             raise await self.died()
         return event
 
-    async def steer(self, content: Sequence[ContentBlock]) -> bool:
-        """Take no message into a running turn: the protocol has one prompt per turn."""
-        del content
-        return False
-
     async def interrupt(self) -> None:
         """End the running turn: the agent is asked to, and its own actions are refused."""
         if self._turn is None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import mcp_types as types
 
@@ -189,8 +188,8 @@ class ClaudeSession:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running and has no message left of an interrupted turn."""
-        return not self._reading.done() and not self._translator.abandoned
+        """Whether the process is running."""
+        return not self._reading.done()
 
     async def send(
         self,
@@ -227,21 +226,6 @@ class ClaudeSession:
             # As in `interrupt`.
             said = self._redact(str(error))
             raise AgentDied(f"Claude's process has ended: {said}.") from error
-
-    async def steer(self, content: Sequence[ContentBlock]) -> bool:
-        """Add a message to the running turn."""
-        if not self._translator.running:
-            return False
-        message_id = str(uuid4())
-        self._translator.steered.add(message_id)
-        try:
-            await self._client.query(_message(content, message_id))
-        except Exception as error:
-            # As in `interrupt`.
-            self._translator.steered.discard(message_id)
-            said = self._redact(str(error))
-            raise AgentDied(f"Claude's process has ended: {said}.") from error
-        return True
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""
@@ -301,13 +285,12 @@ def _import_sdk() -> None:
 
 
 async def _message(
-    content: Sequence[ContentBlock], message_id: str | None = None, *, is_verbatim: bool = True
+    content: Sequence[ContentBlock], *, is_verbatim: bool = True
 ) -> AsyncIterator[Json]:
     """Yield the message of a person.
 
     Args:
         content: Its blocks.
-        message_id: The id that the process repeats when it takes the message.
         is_verbatim: Whether the text is delivered as written: no `@/path` in it is read, no `/cost` runs.
     """
     yield {
@@ -315,7 +298,6 @@ async def _message(
         "message": {"role": "user", "content": [_block(each) for each in content]},
         "parent_tool_use_id": None,
         **({"client_composed": True} if is_verbatim else {}),
-        **({} if message_id is None else {"uuid": message_id}),
     }
 
 
@@ -378,11 +360,7 @@ def _options(
         env=without(os.environ, environment),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
-        # Says when a message that is added to a running turn is taken.
-        extra_args={
-            "replay-user-messages": None,
-            **_user_servers(config.folder, session, provider),
-        },
+        extra_args=_user_servers(config.folder, session, provider),
     )
 
 

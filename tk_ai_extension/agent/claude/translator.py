@@ -142,12 +142,8 @@ class Translator:
     ) -> None:
         self._meter = meter
         self._redact = redact
-        self.steered: set[str] = set()
-        """The ids of the messages that were added to the turn and not taken yet."""
         self.interrupted = False
-        """Whether the turn was interrupted: then the next result is its end."""
-        self.running = True
-        """Whether the turn has not ended."""
+        """Whether the turn was interrupted."""
         self.refused: ToolError | None = None
         """The error of a key that the provider refused: no retry makes it valid."""
         self._compacts = compacts
@@ -165,11 +161,6 @@ class Translator:
         self._first: int | None = None
         self._numbers: dict[int, int] = {}
         self._lengths: dict[int, int] = {}
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the turn has ended without taking all messages: the process may still answer them."""
-        return not self.running and bool(self.steered)
 
     def translate(self, message: Message) -> list[AgentEvent]:
         """Return the events of a message, at least one."""
@@ -197,7 +188,6 @@ class Translator:
                             yield Working(OWN_CALL)
             case sdk.UserMessage(content=list(blocks)):
                 self._position = message.uuid or self._position
-                self.steered.discard(message.uuid or "")
                 for block in blocks:
                     if isinstance(block, sdk.ToolResultBlock):
                         yield self._answered(block)
@@ -207,11 +197,8 @@ class Translator:
             case sdk.ResultMessage():
                 yield _used(message, self._meter.turn(message), self._context)
                 yield Checkpoint(message.session_id, self._position)
-                # A message that came too late for this answer is answered next.
-                if self.interrupted or not self.steered:
-                    self.running = False
-                    failed = self.refused or failure(message, self._redact)
-                    yield TurnEnded(failed or self._not_compacted())
+                failed = self.refused or failure(message, self._redact)
+                yield TurnEnded(failed or self._not_compacted())
             case sdk.SystemMessage(subtype="compact_boundary", data=data):
                 self._compacted = True
                 self._context.compacted(data)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         ChatTitle,
         Deleted,
         FailedTurn,
-        Given,
         NetChanges,
         PlanAnswer,
         Stopped,
@@ -228,20 +227,6 @@ class ChatRestoreHandler(TkAIHandler):
         self.check_person()
         chats = await self.services.chats()
         return {"notebooks": await chats.restore(username(self), chat_id, body.turn)}
-
-
-class ChatSteerHandler(TkAIHandler):
-    """A queued message for the running turn."""
-
-    @operation("execute", "steer_chat")
-    async def post(self, chat_id: str, body: TurnRequest) -> Given:
-        """Give the queued message of a turn to the running turn.
-
-        A message that the agent cannot take now stays queued: ``{"given": false}``. Agents are refused.
-        """
-        self.check_person()
-        chats = await self.services.chats()
-        return {"given": await chats.steer(username(self), chat_id, body.turn)}
 
 
 class ChatUndoHandler(TkAIHandler):
