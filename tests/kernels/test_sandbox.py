@@ -278,8 +278,6 @@ class TestWithoutASandbox:
         with pytest.raises(KernelUnsupported, match="It is not installed") as refused:
             find_sandbox(tmp_path)
         assert "Install bubblewrap or podman" in refused.value.hint
-        findings = refused.value.details["findings"]
-        assert [finding["name"] for finding in findings] == ["bubblewrap", "podman"]
 
     async def test_the_probe_says_what_is_missing(self, tmp_path: Path) -> None:
         assert [(finding.name, finding.ok) for finding in probe(tmp_path)] == [

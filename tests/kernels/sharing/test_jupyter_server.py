@@ -68,35 +68,3 @@ async def test_jupyterlab_works_in_the_shared_kernel_and_leaves_it_alive(
     assert await _in_browser(jp_ws_fetch, started["id"], "print(X)") == "42"
     await jp_fetch("api", "kernels", started["id"], method="DELETE")
     assert await run(agent, "print(X + Y)") == "85"
-
-
-class TestExternalKernels:
-    """A server that is configured to list kernels that it did not start."""
-
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config: Config, owner: Owner) -> Config:
-        jp_server_config.ServerApp.allow_external_kernels = True
-        jp_server_config.ServerApp.external_connection_dir = str(owner.folder)
-        return jp_server_config
-
-    @transports
-    async def test_it_lists_the_kernel_and_runs_in_it(
-        self, owner: Owner, jp_fetch: Any, jp_ws_fetch: Any
-    ) -> None:
-        agent = await owner.client()
-        await run(agent, "X = 42")
-        listed = json.loads((await jp_fetch("api", "kernels")).body)
-        assert [kernel["name"] for kernel in listed] == ["python3"]
-        kernel_id = listed[0]["id"]
-        assert await _in_browser(jp_ws_fetch, kernel_id, "print(X); Y = 43") == "42"
-        assert await run(agent, "print(Y)") == "43"
-        await jp_fetch("api", "kernels", kernel_id, method="DELETE")
-        assert await run(agent, "print(X + Y)") == "85"
-
-    async def test_a_kernel_that_its_owner_has_shut_down_is_listed_no_more(
-        self, owner: Owner, jp_fetch: Any
-    ) -> None:
-        await owner.client()
-        assert len(json.loads((await jp_fetch("api", "kernels")).body)) == 1
-        await owner.manager.shutdown_kernel()
-        assert json.loads((await jp_fetch("api", "kernels")).body) == []

@@ -18,7 +18,7 @@ from jupyter_client.session import Session
 
 from tests.kernels.guests import DEADLINE, run, until
 from tests.kernels.sharing.conftest import Launch, Owner
-from tests.support.faults import RUN_FOREVER, ignore_interrupts
+from tests.support.faults import ignore_interrupts
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
@@ -43,7 +43,6 @@ async def test_each_of_several_clients_gets_its_own_replies(owner: Owner, launch
     assert answers == ["0", "11", "22"]
 
 
-@pytest.mark.proves("nb:serve")
 async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     client = await relayed.client()
@@ -61,21 +60,6 @@ async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Lau
     assert relayed.process.poll() is None
     assert await run(await owner.client(), "print('touched' in globals())") == "False"
     assert "Invalid Signature" in owner.log
-
-
-async def test_an_interrupt_of_a_guest_reaches_the_kernel(owner: Owner, launch: Launch) -> None:
-    agent, relayed = await owner.client(), launch()
-    person = await relayed.client()
-    running = asyncio.ensure_future(run(agent, RUN_FOREVER))
-    await until(person, "running")
-    person.session.send(person.control_channel.socket, "interrupt_request", {})
-    assert "KeyboardInterrupt" in await running
-    # And of a program that only knows signals.
-    running = asyncio.ensure_future(run(agent, RUN_FOREVER))
-    await until(person, "running")
-    relayed.process.send_signal(signal.SIGINT)
-    assert "KeyboardInterrupt" in await running
-    assert relayed.process.poll() is None
 
 
 @pytest.mark.parametrize("restart", [False, True])

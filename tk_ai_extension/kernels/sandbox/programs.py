@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -243,15 +243,8 @@ def _podman(mounts: Mapping[Path, str], fixed: Mapping[Path, int], private: Path
     return [*options, "--rootfs", str(private / "root")]
 
 
-PROGRAMS: dict[str, tuple[str, Callable[..., list[str]]]] = {
-    "bubblewrap": ("bwrap", _bubblewrap),
-    "podman": ("podman", _podman),
-}
-"""For each kind of sandbox, its program, and its options for what is mounted.
-
-These are called with what is seen at each path (``ro``, ``rw`` or ``empty``), the read-only folders in the
-project with descriptors, and the private folder.
-"""
+PROGRAMS = {"bubblewrap": ("bwrap", _bubblewrap), "podman": ("podman", _podman)}
+"""For each kind of sandbox, its program, and its options for what is mounted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +275,8 @@ def find_sandbox(project: Path, *, hidden: Sequence[Path] = ()) -> Sandbox:
         hidden: Folders in the project that it must not see; others are ignored.
 
     Raises:
-        KernelUnsupported: neither works (the details give the reason for each), the project contains the
-            home folder, or this process imports modules from it.
+        KernelUnsupported: neither works, the project contains the home folder, or this process imports
+            modules from it.
     """
     project = project.resolve()
     if Path.home().resolve().is_relative_to(project):
@@ -293,15 +286,13 @@ def find_sandbox(project: Path, *, hidden: Sequence[Path] = ()) -> Sandbox:
         )
     fixed_folders(project)
     inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
-    findings: list[Diagnosis] = []
+    reasons = ""
     for finding in probe(project):
         if finding.sandbox is not None:
             return replace(finding.sandbox, hidden=inside)
-        findings.append(finding)
-    reasons = " ".join(f"{finding.name}: {finding.detail}" for finding in findings)
+        reasons += f" {finding.name}: {finding.detail}"
     raise KernelUnsupported(
-        f"No sandbox works on this machine, so nothing was run. {reasons}",
-        findings=[{"name": finding.name, "detail": finding.detail} for finding in findings],
+        f"No sandbox works on this machine, so nothing was run.{reasons}",
         hint=(
             "Install bubblewrap or podman (`apt install bubblewrap`), allow user "
             "namespaces, or start the kernel without a sandbox. `nb doctor` shows "

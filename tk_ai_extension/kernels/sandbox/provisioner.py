@@ -59,12 +59,9 @@ class SandboxedProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the process in the sandbox. Called by the kernel manager."""
         with contextlib.ExitStack() as opened:
-
-            def prepare() -> tuple[list[str], list[int]]:
-                return opened.enter_context(self._command(cmd, **kwargs))
-
             try:
-                command, descriptors = await asyncio.to_thread(prepare)
+                sandboxed = self._command(cmd, **kwargs)
+                command, descriptors = await asyncio.to_thread(opened.enter_context, sandboxed)
                 started = {"env": self.confinement.environment(), "pass_fds": descriptors}
                 return await super().launch_kernel(command, **kwargs | started)
             except BaseException:

@@ -18,10 +18,10 @@ import signal
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from uuid import uuid4
 
 import zmq
 import zmq.asyncio
+from jupyter_client.connect import channel_socket_types
 from jupyter_client.session import DELIM, Session
 from zmq.utils.monitor import recv_monitor_message
 
@@ -43,7 +43,7 @@ would stop another client's code.
 """
 
 HIGH_WATER_MARK = 100_000
-"""SNDHWM: messages that are queued for a slow client; further ones are dropped."""
+"""Messages that are queued for a slow client; further ones are dropped."""
 
 LINGER = 500
 """Milliseconds in which the last replies are sent when the relay ends."""
@@ -96,29 +96,32 @@ class Relay:
         self._clients, self._kernel = _session(listen), _session(kernel)
         self._context = zmq.asyncio.Context()
         for queue in (zmq.SNDHWM, zmq.RCVHWM):
-            self._context.setsockopt(queue, 0)  # no limit
+            self._context.setsockopt(queue, HIGH_WATER_MARK)
         self._front = {
             channel: self._listen(channel, _address(listen, channel))
             for channel in (*CHANNELS, "hb")
         }
-        # A kernel sends input_request on stdin to the identity of the request on shell.
-        identity = uuid4().hex.encode()
-        self._back = {channel: self._socket(channel, identity) for channel in CHANNELS}
+        self._back = {
+            channel: self._context.socket(channel_socket_types[channel]) for channel in CHANNELS
+        }
+        self._back["iopub"].subscribe(b"")
         self._monitor: Any = self._back["control"].get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         )
         for channel, socket in self._back.items():
+            # A kernel sends input_request on stdin to the identity of the request on shell.
+            socket.setsockopt(zmq.IDENTITY, self._kernel.bsession)
             socket.connect(_address(kernel, channel))
         self._ready = asyncio.Event()  # what the kernel publishes arrives
         self._waiting: dict[str, tuple[str, Message]] = {}
         self._own: set[str] = set()
-        self._ended: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+        self._ended = asyncio.get_running_loop().create_future()
 
-    async def run(self) -> tuple[str, int]:
-        """Relay until `stop` is called or the kernel is gone for good.
+    async def run(self) -> None:
+        """Relay until `stop` is called.
 
-        Returns:
-            Why it ended, a sentence, and the exit status: 0 if it was stopped on request.
+        Raises:
+            NoConnection: The kernel is gone for good.
         """
         work = [self._follow(), self._echo(), self._nudge(), self._await_launcher()]
         work += [self._from_clients(channel) for channel in ("shell", "control", "stdin")]
@@ -133,21 +136,15 @@ class Relay:
                 task.cancel()
             await asyncio.wait(tasks)
             self._context.destroy(linger=LINGER)
-        log.info("Ended: %s", self._ended.result()[0])
-        return self._ended.result()
 
-    def stop(self, reason: str, code: int = 0) -> None:
+    def stop(self, reason: str) -> None:
         """End the relay; the kernel keeps running."""
         if not self._ended.done():
-            self._ended.set_result((reason, code))
-
-    def interrupt(self) -> None:
-        """Interrupt the kernel, for a program that can only send signals."""
-        self._ask("interrupt_request")
+            log.info("Ended: %s", reason)
+            self._ended.set_result(None)
 
     def _listen(self, channel: str, address: str) -> zmq.asyncio.Socket:
         socket = self._context.socket(zmq.PUB if channel == "iopub" else zmq.ROUTER)
-        socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
         if channel != "iopub":
             # A client that reconnects with its identity replaces its old connection.
             socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -155,14 +152,6 @@ class Relay:
             socket.bind(address)
         except zmq.ZMQError as problem:
             raise NoConnection(f"Cannot listen at {address}: {problem.strerror}.") from None
-        return socket
-
-    def _socket(self, channel: str, identity: bytes) -> zmq.asyncio.Socket:
-        socket = self._context.socket(zmq.SUB if channel == "iopub" else zmq.DEALER)
-        if channel == "iopub":
-            socket.setsockopt(zmq.SUBSCRIBE, b"")
-        else:
-            socket.setsockopt(zmq.IDENTITY, identity)
         return socket
 
     # --- the kernel's side
@@ -177,8 +166,7 @@ class Relay:
                     event: Any = await recv_monitor_message(self._monitor)
             except TimeoutError:
                 late = f"The kernel of {self._share} did not answer within {self._grace:g} s."
-                self.stop(late, 1)
-                return
+                raise NoConnection(late) from None
             if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 until = None
                 continue
@@ -201,7 +189,9 @@ class Relay:
         """
         while True:
             if not self._ready.is_set():
-                self._ask("kernel_info_request")
+                message = self._kernel.msg("kernel_info_request", {})
+                self._own.add(message["header"]["msg_id"])  # its reply is not forwarded
+                self._back["control"].send_multipart(self._kernel.serialize(message))
             await asyncio.sleep(NUDGE_INTERVAL)
 
     async def _from_kernel(self, channel: str) -> None:
@@ -250,12 +240,6 @@ class Relay:
         if message.kind.endswith("_request"):
             self._waiting[str(message.header["msg_id"])] = channel, message._replace(body=[])
         self._back[channel].send_multipart(_signed(message, self._kernel))
-
-    def _ask(self, kind: str) -> None:
-        """Send a request of the relay itself on the control channel; its reply is not forwarded."""
-        message = self._kernel.msg(kind, {})
-        self._own.add(message["header"]["msg_id"])
-        self._back["control"].send_multipart(self._kernel.serialize(message))
 
     def _fail(self, channel: str, request: Message) -> None:
         """Answer a request with an error, because the kernel will not answer it."""
@@ -308,16 +292,12 @@ def _signed(message: Message, session: Session) -> list[bytes]:
     return [*message.identities, DELIM, session.sign(message.body[:4]), *message.body]
 
 
-async def _relay(front: Path, share: Path, grace: float) -> int:
+async def _relay(front: Path, share: Path, grace: float) -> None:
     relay = Relay(front, share, grace=grace)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, relay.interrupt)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, relay.stop, f"Received {number.name}.")
-    reason, code = await relay.run()
-    if code:
-        sys.stderr.write(f"{reason}\n")
-    return code
+    await relay.run()
 
 
 def main() -> int:
@@ -336,11 +316,12 @@ def main() -> int:
     )
     file.chmod(0o600)
     try:
-        return asyncio.run(_relay(arguments.f, share, arguments.grace))
+        asyncio.run(_relay(arguments.f, share, arguments.grace))
     except NoConnection as problem:
         log.error("%s", problem)  # noqa: TRY400 - the message is complete
         sys.stderr.write(f"{problem}\n")
         return 1
+    return 0
 
 
 if __name__ == "__main__":

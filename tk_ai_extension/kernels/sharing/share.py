@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -110,25 +109,20 @@ def share_kernel(
     return InstalledShare(name, display_name, Path(installed))
 
 
-def unshare_kernel(folder: Path) -> bool:
+def unshare_kernel(folder: Path) -> None:
     """Stop sharing a project's kernel and remove the files of the share.
 
     New clients are refused; connected ones stay until the kernel ends. Call it before the kernel is shut
     down: relays then end at once, with status 0.
 
-    Returns:
-        Whether a kernel was shared.
-
     Raises:
         OSError: a file cannot be removed.
     """
     link = folder.absolute() / LINK
-    was_shared = os.path.lexists(link)
     link.unlink(missing_ok=True)
     with contextlib.suppress(KeyError):
         KernelSpecManager().remove_kernel_spec(_name(folder))
     link.with_name(LOG).unlink(missing_ok=True)
-    return was_shared
 
 
 def _name(folder: Path) -> str:
