@@ -280,9 +280,9 @@ class TestWithoutASandbox:
         assert "Install bubblewrap or podman" in refused.value.hint
 
     async def test_the_probe_says_what_is_missing(self, tmp_path: Path) -> None:
-        assert [(finding.name, finding.ok) for finding in probe(tmp_path)] == [
-            ("bubblewrap", False),
-            ("podman", False),
+        assert [(finding.name, finding.sandbox) for finding in probe(tmp_path)] == [
+            ("bubblewrap", None),
+            ("podman", None),
         ]
 
     async def test_one_that_is_in_the_project_is_not_run(
@@ -294,7 +294,7 @@ class TestWithoutASandbox:
             _program(programs / name, "touch ran")
         with pytest.raises(KernelUnsupported, match="It is not installed"):
             find_sandbox(tmp_path)
-        assert not any(finding.ok for finding in probe(tmp_path))
+        assert not any(finding.sandbox for finding in probe(tmp_path))
         assert not (programs / "ran").exists()
 
     async def test_no_kernel_is_started(self, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ class TestWithoutASandbox:
         skip = "shift 2" if name == "podman" else "shift"
         _program(programs / name, f'while {until_program}; do shift; done; {skip}; exec "$@"')
         finding = list(probe(NOWHERE))[0 if name == "bwrap" else 1]
-        assert not finding.ok
+        assert not finding.sandbox
         assert "it can see files outside the project" in finding.detail
 
 

@@ -24,7 +24,7 @@ FOR_ALL = "/var/tmp"
 """Pytest's temporary folders are its own user's alone."""
 
 pytestmark = pytest.mark.skipif(
-    not any(finding.ok for finding in probe(NOWHERE) if finding.name == "bubblewrap"),
+    not any(finding.sandbox for finding in probe(NOWHERE) if finding.name == "bubblewrap"),
     reason="bubblewrap does not work here",
 )
 

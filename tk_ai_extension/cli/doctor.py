@@ -40,7 +40,10 @@ def doctor(session: Session) -> int:
             is_ready = model["ready"] and model["provider"] != "tour"
             detail = model["label"] if is_ready else f"{model['label']}. {model['hint']}"
             checks.append(("model", is_ready, detail))
-    checks += [(f"sandbox: {each.name}", each.ok, each.detail) for each in probe(Path(root))]
+    checks += [
+        (f"sandbox: {each.name}", each.sandbox is not None, each.detail)
+        for each in probe(Path(root))
+    ]
     text = "\n".join(f"{'ok' if ok else '--'}  {name}: {detail}" for name, ok, detail in checks)
     looks = [{"name": name, "ok": ok, "detail": detail} for name, ok, detail in checks]
     return session.show(text, {"looks": looks})

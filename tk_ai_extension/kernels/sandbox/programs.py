@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import psutil
 
@@ -247,8 +248,7 @@ PROGRAMS = {"bubblewrap": ("bwrap", _bubblewrap), "podman": ("podman", _podman)}
 """For each kind of sandbox, its program, and its options for what is mounted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """The result of checking one kind of sandbox on this machine.
 
     Attributes:
@@ -260,11 +260,6 @@ class Diagnosis:
     name: str
     detail: str
     sandbox: Sandbox | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether it can be used."""
-        return self.sandbox is not None
 
 
 def find_sandbox(project: Path, *, hidden: Sequence[Path] = ()) -> Sandbox:

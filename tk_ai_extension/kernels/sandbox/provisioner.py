@@ -48,8 +48,6 @@ class SandboxedProvisioner(LocalProvisioner):
         if self.private is None:
             # A socket's path has 104 to 108 bytes in all, too few for some folders in TMPDIR.
             self.private = Path(await asyncio.to_thread(mkdtemp, prefix="nb-", dir="/tmp"))  # noqa: S108
-            for name in ("s", "given"):
-                (self.private / name).mkdir(mode=0o700)
         self.parent.transport = "ipc"
         self.parent.ip = str(self.private / "s" / "k")
         prepared = await super().pre_launch(**kwargs)
@@ -102,6 +100,7 @@ class SandboxedProvisioner(LocalProvisioner):
         folder = Path(kwargs.get("cwd") or project).resolve()
         file = Path(self.parent.connection_file)
         copy = self.private / "given" / "connection.json"
+        copy.parent.mkdir(mode=0o700, exist_ok=True)
         copy.touch(mode=0o600)
         copy.write_bytes(file.read_bytes())
         names = {str(file), str(file.resolve())}

@@ -84,7 +84,8 @@ class Relay:
         grace: Grace period in seconds in which a kernel that is gone may be restarted.
 
     Raises:
-        NoConnection: There is no kernel, or an address to listen on is in use.
+        NoConnection: There is no kernel.
+        ZMQError: An address to listen on is in use.
     """
 
     def __init__(self, front: Path, share: Path, *, grace: float = GRACE) -> None:
@@ -98,9 +99,14 @@ class Relay:
         for queue in (zmq.SNDHWM, zmq.RCVHWM):
             self._context.setsockopt(queue, HIGH_WATER_MARK)
         self._front = {
-            channel: self._listen(channel, _address(listen, channel))
+            channel: self._context.socket(zmq.PUB if channel == "iopub" else zmq.ROUTER)
             for channel in (*CHANNELS, "hb")
         }
+        for channel, socket in self._front.items():
+            if channel != "iopub":
+                # A client that reconnects with its identity replaces its old connection.
+                socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+            socket.bind(_address(listen, channel))
         self._back = {
             channel: self._context.socket(channel_socket_types[channel]) for channel in CHANNELS
         }
@@ -142,17 +148,6 @@ class Relay:
         if not self._ended.done():
             log.info("Ended: %s", reason)
             self._ended.set_result(None)
-
-    def _listen(self, channel: str, address: str) -> zmq.asyncio.Socket:
-        socket = self._context.socket(zmq.PUB if channel == "iopub" else zmq.ROUTER)
-        if channel != "iopub":
-            # A client that reconnects with its identity replaces its old connection.
-            socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        try:
-            socket.bind(address)
-        except zmq.ZMQError as problem:
-            raise NoConnection(f"Cannot listen at {address}: {problem.strerror}.") from None
-        return socket
 
     # --- the kernel's side
 
