@@ -25,15 +25,6 @@ pytestmark = [pytest.mark.proves("nb:serve")]
 transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
 
 
-@transports
-async def test_a_person_and_the_owner_work_in_one_kernel(owner: Owner, launch: Launch) -> None:
-    agent, person = await owner.client(), await launch().client()
-    await run(agent, "X = 42")
-    assert await run(person, "print(X)") == "42"
-    await run(person, "Y = X + 1")
-    assert await run(agent, "print(Y)") == "43"
-
-
 async def test_each_of_several_clients_gets_its_own_replies(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     clients = [await relayed.client() for _ in range(3)]
@@ -60,20 +51,6 @@ async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Lau
     assert relayed.process.poll() is None
     assert await run(await owner.client(), "print('touched' in globals())") == "False"
     assert "Invalid Signature" in owner.log
-
-
-@pytest.mark.parametrize("restart", [False, True])
-async def test_a_shutdown_by_a_guest_ends_its_relay_and_not_the_kernel(
-    owner: Owner, launch: Launch, restart: bool
-) -> None:
-    agent, relayed = await owner.client(), launch()
-    person = await relayed.client()
-    await run(agent, "X = 42")
-    person.session.send(person.control_channel.socket, "shutdown_request", {"restart": restart})
-    reply = await person.control_channel.get_msg(timeout=DEADLINE)
-    assert reply["content"] == {"status": "ok", "restart": restart}
-    assert await relayed.ended() == 0
-    assert await run(agent, "print(X)") == "42"
 
 
 @transports
