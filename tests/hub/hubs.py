@@ -65,10 +65,10 @@ c.JupyterHub.services = [{{"name": "test", "api_token": "{token}"}}]
 """
 
 SERVER = """\
-import tk_ai_extension.server.activity as activity
+import tk_ai_extension.server.listeners as listeners
 
 c = get_config()
-activity.INTERVAL = 0.5
+listeners.INTERVAL = 0.5
 c.ServerApp.jpserver_extensions = {extensions}
 c.TkAIExtensionApp.chat_provider = "tour"
 """

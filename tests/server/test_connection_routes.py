@@ -110,7 +110,9 @@ async def test_neither_an_agent_nor_another_user_can_write_it(
         assert (response.code, error_of(response)["code"]) == (403, "permission_denied")
     assert is_stored()
     # On a JupyterHub the server belongs to the Hub's user.
-    monkeypatch.setattr("tk_ai_extension.server.users.is_shared", lambda _provider: False)
+    monkeypatch.setattr(
+        "tk_ai_extension.server.handlers.handler.is_shared", lambda _provider: False
+    )
     monkeypatch.setenv("JUPYTERHUB_USER", "guest")
     assert (await ask("DELETE", ROUTE, **jp_auth_header)).code == 200
     assert not is_stored()

@@ -14,7 +14,7 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask
 from tk_ai_extension.model.callers import owner
-from tk_ai_extension.server.users import is_shared, owner_name
+from tk_ai_extension.server.handlers.handler import is_shared, owner_name
 
 ACCEPT = "application/json, text/event-stream"
 TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}

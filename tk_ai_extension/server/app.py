@@ -15,14 +15,12 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.notebooks.pages import Pages
-from tk_ai_extension.server.activity import ServerActivity
-from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
+from tk_ai_extension.server.listeners import PathEvents, ServerActivity
 from tk_ai_extension.server.page_channels import PageChannels
-from tk_ai_extension.server.path_events import PathEvents
-from tk_ai_extension.server.services import InterfaceSettings, Services
+from tk_ai_extension.server.services import Managers, ServerComponents, Services
 from tk_ai_extension.server.settings import ExtensionSettings
 from tk_ai_extension.workspace.dumpable import hide_process
 
@@ -75,7 +73,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             partial(self._build_components, managers),
             partial(self._build_chats, managers),
             _describe,
-            self._interface_settings(),
+            self,
         )
         if self.filter_all_kernels:
             keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude)
@@ -143,18 +141,6 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda _number, _frame: server.stop(from_signal=True))
-
-    def _interface_settings(self) -> InterfaceSettings:
-        return InterfaceSettings(
-            toolsets=tuple(self.toolsets),
-            allowed_toolsets=tuple(self.allowed_toolsets),
-            max_body=self.max_body,
-            allowed_origins=frozenset(
-                origin.lower().rstrip("/") for origin in self.allowed_origins
-            ),
-            session_timeout=self.session_timeout,
-            max_sessions=self.max_sessions,
-        )
 
 
 def _describe(registry: Registry, base_url: str) -> Mapping[str, Any]:

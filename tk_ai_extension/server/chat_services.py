@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.acp.backend import AcpAgents, AcpConfig
@@ -14,10 +13,9 @@ from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.prompts import PromptFolders
 from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.agent.user_servers import UserServers
-from tk_ai_extension.server.agents import find_models
-from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
 from tk_ai_extension.server.composition import root_of, state_of
-from tk_ai_extension.server.users import owner_name
+from tk_ai_extension.server.handlers.handler import owner_name
+from tk_ai_extension.server.services import CHATS, Managers, ServerComponents
 from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -32,9 +30,8 @@ def build_chats(
     owner: str,
 ) -> Chats:
     """Build the chats, as configured by the app's traits."""
-    root = root_of(managers.contents)
+    root, models = root_of(managers.contents), components.models
     state = state_of(app.data_dir, root)
-    models = find_models(app, root or Path())
     config = ClaudeConfig(
         state / "claude",
         cli=app.chat_cli,

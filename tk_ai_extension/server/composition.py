@@ -7,6 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tk_ai_extension.agent.acp.commands import AgentCommands
+from tk_ai_extension.agent.claude.models import ClaudeModels
+from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed_environment, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.service import Backend
@@ -16,9 +19,8 @@ from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
-from tk_ai_extension.server.agents import find_models
-from tk_ai_extension.server.components import Managers, ServerComponents
 from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents
 from tk_ai_extension.workspace.activity import Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import Files, FolderFiles
@@ -118,7 +120,21 @@ def build_components(
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
     backends = {"documents": store.backend, "executor": kernels.backend}
-    return ServerComponents(workspace, backends, find_models(app, root or Path()), state, project)
+    claude = ClaudeModels(
+        ProviderSettings(
+            provider=cast("Any", app.chat_provider),
+            base_url=app.chat_base_url,
+            model=app.chat_model,
+            models=tuple(app.chat_models),
+            small=app.chat_small,
+            secrets_file=app.chat_secrets,
+            connect=app.chat_connect,
+            contact=app.chat_connect_contact,
+        ),
+        root or Path(),
+    )
+    models = AgentModels(claude, partial(AgentCommands, app.acp_agents))
+    return ServerComponents(workspace, backends, models, state, project)
 
 
 def state_of(data_dir: str, root: Path | None) -> Path:

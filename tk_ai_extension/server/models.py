@@ -21,46 +21,21 @@ from tk_ai_extension.agent.code.requests import (
 )
 from tk_ai_extension.agent.context import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
+from tk_ai_extension.agent.prompts import PromptInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.server.permission_models import (
-    Answered,
-    PermissionAnswer,
-    PermissionEvent,
-    PermissionInfo,
-    PermissionList,
-    PermissionRequested,
-    PermissionSettled,
-    PermissionsWaiting,
-    StandingInfo,
-    StandingList,
-)
-from tk_ai_extension.server.setup_models import PromptList, ServerSwitch
-from tk_ai_extension.server.turn_models import (
-    ChatChange,
-    ChatChanges,
-    NetChanges,
-    RequestBody,
-    Stopped,
-    StopRequest,
-    TurnRequest,
-    UndoneTurn,
-    UndoTurn,
-)
 from tk_ai_extension.tools.default.variables import VariableList, VariablePreview
 from tk_ai_extension.tools.registry import parsed
 from tk_ai_extension.workspace.activity import Activity
-from tk_ai_extension.workspace.permission_requests import Answer, Effect
-from tk_ai_extension.workspace.undo import TakenBack
+from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE, StandingInfo
+from tk_ai_extension.workspace.undo import NetChange, TakenBack
 
 __all__ = [
     "Activity",
-    "Answered",
     "Attachment",
-    "ChatChange",
-    "ChatChanges",
     "ChatRequest",
     "ChatSetupInfo",
     "CompletedCode",
@@ -69,24 +44,8 @@ __all__ = [
     "ConnectionInfo",
     "EditRequest",
     "EditedCell",
-    "NetChanges",
-    "PermissionAnswer",
-    "PermissionEvent",
-    "PermissionInfo",
-    "PermissionList",
-    "PermissionRequested",
-    "PermissionSettled",
-    "PermissionsWaiting",
     "PlanAnswer",
-    "PromptList",
-    "ServerSwitch",
     "StandingInfo",
-    "StandingList",
-    "StopRequest",
-    "Stopped",
-    "TurnRequest",
-    "UndoTurn",
-    "UndoneTurn",
     "VariableList",
     "VariablePreview",
     "parsed",
@@ -96,6 +55,31 @@ __all__ = [
 
 _Name = Annotated[str, Field(min_length=1)]
 _Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
+
+
+class RequestBody(BaseModel):
+    """A body of a request: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class StopRequest(RequestBody):
+    """The turns to stop: the running and queued ones, or one turn."""
+
+    turn: str | None = None
+
+
+class UndoTurn(RequestBody):
+    """The changes to undo: a turn's, of some cells or all."""
+
+    turn: str
+    cells: list[str] | None = None
+
+
+class TurnRequest(RequestBody):
+    """A turn of the chat."""
+
+    turn: Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class ChatTitle(RequestBody):
@@ -143,10 +127,8 @@ class ErrorInfo(TypedDict):
 ErrorAnswer = TypedDict("ErrorAnswer", {"error": ErrorInfo})
 
 
-class SaveRequest(BaseModel):
+class SaveRequest(RequestBody):
     """A notebook to save; the caller's current one for null."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     notebook: str | None = None
 
@@ -319,7 +301,52 @@ class FailedTurn(TurnAnswer):
 Deleted = TypedDict("Deleted", {"deleted": str})
 
 
+class Stopped(TypedDict):
+    """Whether there was a turn to stop."""
+
+    stopped: bool
+
+
 # --- answers: changes to a notebook
+
+
+class ChatChange(TypedDict):
+    """A change of a chat that was not undone.
+
+    Attributes:
+        entry: As the event `cell_change` names it.
+        notebook: Its path now.
+        cells: The cells whose change was not undone.
+    """
+
+    entry: int
+    turn: str | None
+    notebook: str
+    time: float
+    cells: list[str]
+
+
+class ChatChanges(TypedDict):
+    """The changes of a chat that were not undone.
+
+    Attributes:
+        since: Earlier changes are not listed.
+    """
+
+    changes: list[ChatChange]
+    since: float
+
+
+class UndoneTurn(TypedDict):
+    """What was undone in each notebook, and what stays."""
+
+    notebooks: list[TakenBack]
+
+
+class NetChanges(TypedDict):
+    """What a turn changed, by cell."""
+
+    changes: list[NetChange]
 
 
 class ChangedCell(TypedDict):
@@ -374,3 +401,105 @@ class UndoneChanges(TypedDict):
 
     undone: list[TakenBack]
     missing: list[int]
+
+
+# --- permissions, and what chats are set up with
+
+
+class PermissionAnswer(RequestBody):
+    """A person's answer; with `deny` an optional message to the caller."""
+
+    answer: Answer
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+
+
+class PermissionInfo(TypedDict):
+    """A permission request.
+
+    Attributes:
+        author: Name of the caller.
+        caller: Key of a caller without a name.
+        chat: Id of the chat whose call it is, also if code in its kernel calls.
+        interface: The interface of the call.
+        proposal: The diff or the code.
+        preview: The proposal as plain text.
+        created: Seconds since the epoch.
+        within_call: Whether somebody is asked in the call's chat or by its client.
+    """
+
+    id: str
+    author: str
+    caller: str | None
+    chat: str | None
+    interface: str
+    tool: str
+    effect: Effect
+    notebook: str | None
+    proposal: Proposal
+    preview: str
+    answers: list[Answer]
+    created: float
+    within_call: bool
+
+
+class PermissionList(TypedDict):
+    """The pending requests."""
+
+    permissions: list[PermissionInfo]
+
+
+class StandingList(TypedDict):
+    """The standing approvals."""
+
+    approvals: list[StandingInfo]
+
+
+class Answered(TypedDict):
+    """A request that was answered."""
+
+    id: str
+    answer: Answer
+
+
+class PermissionsWaiting(TypedDict):
+    """The pending requests; first event of a stream."""
+
+    kind: Literal["waiting"]
+    permissions: list[PermissionInfo]
+
+
+class PermissionRequested(TypedDict):
+    """A new pending request."""
+
+    kind: Literal["asked"]
+    permission: PermissionInfo
+
+
+class PermissionSettled(TypedDict):
+    """A request is no longer pending.
+
+    Attributes:
+        outcome: The user's answer, over any interface; or it expired; or its caller disconnected.
+    """
+
+    kind: Literal["settled"]
+    id: str
+    outcome: Outcome
+
+
+PermissionEvent = Annotated[
+    PermissionsWaiting | PermissionRequested | PermissionSettled, Discriminator("kind")
+]
+
+
+class ServerSwitch(RequestBody):
+    """An MCP server that is switched on or off."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    enabled: bool
+
+
+class PromptList(TypedDict):
+    """The prompts that a message can call."""
+
+    prompts: list[PromptInfo]

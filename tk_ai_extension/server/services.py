@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tornado.web import HTTPError
 
@@ -18,17 +18,24 @@ from tk_ai_extension.agent.process import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
 from tk_ai_extension.server.asgi import AsgiExchange
-from tk_ai_extension.server.components import CHATS, Managers, ServerComponents
-from tk_ai_extension.server.lazy import Lazy
-from tk_ai_extension.server.toolsets import Registries
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jupyter_server.serverapp import ServerApp
+    from jupyter_server.services.contents.manager import ContentsManager
+    from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
+    from jupyter_server.services.sessions.sessionmanager import SessionManager
+
+    from tk_ai_extension.agent.acp.commands import AgentCommands
     from tk_ai_extension.agent.chats import Chats
+    from tk_ai_extension.agent.claude.models import ClaudeModels
     from tk_ai_extension.agent.code.assistant import CodeAssistant
+    from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
     from tk_ai_extension.agent.store import ChatStore
     from tk_ai_extension.mcp.http import McpHttp
-    from tk_ai_extension.server.agents import AgentModels
     from tk_ai_extension.server.project import ProjectServices
+    from tk_ai_extension.server.settings import ExtensionSettings
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -39,6 +46,9 @@ T = TypeVar("T")
 SETTLING = 1.0
 """Delay before background imports, in seconds: after the start, and again before MCP."""
 
+CHATS = "chats.sqlite"
+"""The file of the chats in `ServerComponents.state`."""
+
 
 class RouteError(HTTPError):
     """A refused request, with a message for the client."""
@@ -48,16 +58,159 @@ class RouteError(HTTPError):
         super().__init__(status, "%s", message)
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceSettings:
-    """Settings of the interfaces; see the app's traits."""
+class AgentModels:
+    """Claude's models, with the names of further agents after Claude's models.
 
-    toolsets: tuple[str, ...]
-    allowed_toolsets: tuple[str, ...]
-    max_body: int
-    allowed_origins: frozenset[str]
-    session_timeout: float
-    max_sessions: int
+    Args:
+        claude: The source of Claude's models.
+        find_agents: Finds the further agents; looks up entry points, so it blocks.
+    """
+
+    def __init__(self, claude: ClaudeModels, find_agents: Callable[[], AgentCommands]) -> None:
+        self.claude = claude
+        self._find_agents = find_agents
+
+    @cached_property
+    def commands(self) -> AgentCommands:
+        """The further agents; found on first use, which blocks."""
+        return self._find_agents()
+
+    def _installed(self) -> dict[str, str]:
+        return {agent.name: agent.title for agent in self.commands.installed()}
+
+    async def health(self) -> ModelsInfo:
+        """Return what is configured and what is missing, and the installed agents."""
+        return await self._with_agents(await self.claude.health())
+
+    async def described(self, info: ConnectionInfo) -> ConnectionInfo:
+        """Return the state of Claude's connection with the installed agents."""
+        return {**info, "models": await self._with_agents(info["models"])}
+
+    async def _with_agents(self, info: ModelsInfo) -> ModelsInfo:
+        agents = await asyncio.to_thread(self._installed)
+        names = [name for name in agents if name not in info["models"]]
+        return {**info, "models": [*info["models"], *names], "agents": agents}
+
+
+@dataclass(frozen=True, slots=True)
+class Managers:
+    """Jupyter Server's managers, as they are at the start."""
+
+    contents: ContentsManager
+    kernels: MappingKernelManager
+    kernelspecs: Any
+    sessions: SessionManager
+    server: ServerApp
+
+
+@dataclass(frozen=True, slots=True)
+class ServerComponents:
+    """Components of a server's extension: the workspace and related services.
+
+    Attributes:
+        backends: Names of the default notebook backend and executor.
+        models: Finds the model for chats.
+        state: The folder of the journal and the chats.
+        project: Services of a project's own server; None in a person's.
+    """
+
+    workspace: Workspace
+    backends: Mapping[str, str]
+    models: AgentModels
+    state: Path
+    project: ProjectServices | None = None
+
+
+class Lazy(Generic[T]):
+    """A value that is created once, in a task, on first use; if that fails, on the next use again.
+
+    Args:
+        make: Creates the value.
+        name: The name of the task.
+    """
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], name: str) -> None:
+        self._make = make
+        self._name = name
+        self._task: asyncio.Task[T] | None = None
+
+    @property
+    def made(self) -> T | None:
+        """The value; None until it is created."""
+        task = self._task
+        return task.result() if task is not None and task.done() and not _failed(task) else None
+
+    async def get(self) -> T:
+        """Return the value, creating it if needed; cancelling one caller does not affect others."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._make(), name=self._name)
+            self._task.add_done_callback(self._ended)
+        elif self._task.done():
+            return self._task.result()
+        return await asyncio.shield(self._task)
+
+    async def settled(self) -> T | None:
+        """Wait for a creation in progress, if any, and return the value as `made` does."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+        return self.made
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if _failed(task):
+            self._task = None
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+class Registries:
+    """Creates one registry per combination of toolsets, on first use.
+
+    Args:
+        default: The default toolsets.
+        allowed: The only toolsets, besides the default ones, that a connection may choose; empty for all.
+    """
+
+    def __init__(self, default: Sequence[str], allowed: Sequence[str]) -> None:
+        self._allowed = frozenset((*default, *allowed)) if allowed else None
+        self._default = ",".join(default)
+        self._made: dict[tuple[str, ...], Registry] = {}
+
+    def get(self, toolsets: str | None = None) -> Registry:
+        """Return the tools of comma-separated toolsets; of the default ones for None.
+
+        Raises:
+            InvalidArguments: an unknown toolset, or none.
+            PermissionDenied: the administrator does not allow a toolset.
+        """
+        if toolsets is None:
+            toolsets = self._default
+        # Imported on first use: pydantic alone would slow down the server's start.
+        from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
+        from tk_ai_extension.tools.registry import Registry
+
+        if toolsets == "nb":
+            from tk_ai_extension.tools.whole_notebooks import TOOLS
+
+            return self._made.setdefault(("nb",), Registry(TOOLS))
+        chosen = tuple(sorted({name.strip() for name in toolsets.split(",")} - {""}))
+        if not chosen:
+            raise InvalidArguments("`toolsets` is empty.", hint="Omit `toolsets`, or name one.")
+        if self._allowed is not None and (refused := set(chosen) - self._allowed):
+            raise PermissionDenied(
+                f"This server does not allow the toolset `{min(refused)}`.",
+                hint=f"Choose from {', '.join(sorted(self._allowed))}.",
+            )
+        # Only valid combinations are stored, so that their number is bounded.
+        if chosen not in self._made:
+            self._made[chosen] = Registry.load(chosen)
+        return self._made[chosen]
+
+    def prepare(self) -> None:
+        """Load the default tools and their schemas; slow, may run in a thread."""
+        for tool in self.get():
+            _ = tool.input_schema, tool.output_schema
 
 
 class Services:
@@ -72,7 +225,7 @@ class Services:
         build_components: Builds the workspace over them.
         build_chats: Builds the chats over it and the default tools.
         describe: Describes the routes with these tools below a base URL, as OpenAPI.
-        settings: Settings of the interfaces.
+        settings: The app's traits.
     """
 
     def __init__(
@@ -81,7 +234,7 @@ class Services:
         build_components: Callable[[], ServerComponents],
         build_chats: Callable[[ServerComponents, Registry], Chats],
         describe: Callable[[Registry, str], Mapping[str, Any]],
-        settings: InterfaceSettings,
+        settings: ExtensionSettings,
     ) -> None:
         self.managers = managers
         self._build_components = build_components

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
-from tk_ai_extension.server.handlers.handler import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler, username
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation, query
-from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.operations import Change

@@ -12,10 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.server.handlers.handler import TkAIHandler
+from tk_ai_extension.server.handlers.handler import TkAIHandler, username
 from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
-from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import StartedTurn

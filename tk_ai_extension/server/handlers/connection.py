@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.errors import PermissionDenied
-from tk_ai_extension.server.handlers.handler import RouteError, TkAIHandler, is_own_origin
+from tk_ai_extension.server.handlers.handler import (
+    RouteError,
+    TkAIHandler,
+    is_own_origin,
+    owner_name,
+    username,
+)
 from tk_ai_extension.server.handlers.operations import operation
-from tk_ai_extension.server.users import owner_name, username
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.context import ChatSetupInfo
     from tk_ai_extension.agent.models import ConnectionInfo
     from tk_ai_extension.agent.requests import ConnectRequest
-    from tk_ai_extension.server.setup_models import PromptList, ServerSwitch
+    from tk_ai_extension.server.models import PromptList, ServerSwitch
 
 
 class OwnerHandler(TkAIHandler):

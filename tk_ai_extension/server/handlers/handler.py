@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
+from jupyter_server.auth import IdentityProvider
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.utils import ensure_async
@@ -19,7 +22,6 @@ from tk_ai_extension.model.encoding import dumps, loads
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.services import RouteError
-from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.services import Services
@@ -409,7 +411,7 @@ def is_own_origin(handler: JupyterHandler) -> bool:
     return host.lower() == handler.request.host.lower()
 
 
-def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
+def is_origin_allowed(handler: JupyterHandler, listed: Iterable[str]) -> bool:
     """Whether a request has no origin, the server's own, or an allowed one.
 
     Args:
@@ -419,7 +421,7 @@ def is_origin_allowed(handler: JupyterHandler, listed: frozenset[str]) -> bool:
     if is_own_origin(handler):
         return True
     origin = str(handler.get_origin()).lower()
-    if origin in listed:
+    if origin in {each.lower().rstrip("/") for each in listed}:
         return True
     if handler.allow_origin:
         return handler.allow_origin == "*" or handler.allow_origin.lower() == origin
@@ -434,3 +436,42 @@ class NotFoundHandler(TkAIHandler):
     def check_method(self) -> None:
         """Answer 404 for all methods."""
         raise RouteError(404, f"There is nothing at {self.request.path}.")
+
+
+def username(handler: Any) -> str:
+    """Return the user of an authenticated request, stable for each person.
+
+    With one shared token or password, Jupyter generates a user for each browser, and a new one for
+    each request with the token. Permissions do not depend on that name, but data would be lost with
+    it: in that case the user is the one who runs the server.
+    """
+    if is_shared(handler.identity_provider):
+        return handler.services.owner
+    return str(handler.current_user.username)
+
+
+def owner_name(provider: IdentityProvider, runs_server: str) -> str:
+    """Return the name of the user who runs the server, as `username` returns it for their requests.
+
+    On JupyterHub another user may have the name that its container's account has.
+
+    Args:
+        provider: The server's identity provider.
+        runs_server: The name of that user in the system.
+    """
+    if is_shared(provider):
+        return runs_server
+    return os.environ.get("JUPYTERHUB_USER") or runs_server
+
+
+def is_shared(provider: IdentityProvider) -> bool:
+    """Whether the authentication does not distinguish users, as Jupyter's own."""
+    return _is_shared(type(provider))
+
+
+@cache
+def _is_shared(kind: type[IdentityProvider]) -> bool:
+    return all(
+        getattr(kind, name) is getattr(IdentityProvider, name)
+        for name in ("get_user", "_get_user", "get_user_token", "generate_anonymous_user")
+    )

@@ -8,8 +8,7 @@ from functools import partial
 from tk_ai_extension.mcp import TURN, McpClient
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.asgi import AsgiExchange
-from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
-from tk_ai_extension.server.users import username
+from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed, username
 
 INVALID_REQUEST = -32600
 """JSON-RPC's code for a request that was refused as a whole."""

@@ -19,8 +19,8 @@ from tk_ai_extension.server.handlers.handler import (
     RouteError,
     TypedErrorHandler,
     is_origin_allowed,
+    username,
 )
-from tk_ai_extension.server.users import username
 
 if TYPE_CHECKING:
     from tk_ai_extension.model.json_values import Json
