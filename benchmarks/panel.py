@@ -1,4 +1,4 @@
-"""The panel in a browser: an answer that grows, and typing with the panel open beside without it."""
+"""The panel in a browser: what the page does for each piece of an answer that grows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from measure import CODE, Row, at_most, in_turns, main, own_folders, server_command, timed, write
+from measure import Row, at_most, main, own_folders, server_command
 from playwright.async_api import Browser, Page, async_playwright, expect
 from serving import Server, serving
 
@@ -27,7 +27,6 @@ PACE = 0.1
 """Seconds between two pieces of an answer."""
 FRAME = 16
 """Milliseconds."""
-KEYS = 20
 
 MARK = "tk-piece"
 ARRIVALS = """
@@ -57,11 +56,9 @@ async () => {
 }
 """
 
-OPEN_NOTEBOOK = "() => window.jupyterapp.commands.execute('docmanager:open', {path: 'many.ipynb'})"
-
 
 async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator[Row]:
-    """Measure both in pages of one server, with a script for a model."""
+    """Measure two answers in a page of JupyterLab, with a script for a model."""
     async with (
         ScriptedModel().running() as model,
         lab(folder, model.environment) as (server, browser),
@@ -76,24 +73,6 @@ async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator
             )
             longest = max(each.longest for each in found) * 1_000
             yield at_most(f"{work}: longest task", longest, FRAME, "ms")
-        await page.evaluate(
-            "() => window.jupyterapp.commands.execute('docmanager:open', {path: 'many.ipynb'})"
-        )
-        cell = page.locator(".jp-NotebookPanel .cm-content").first
-        await cell.click()
-
-        async def typed() -> None:
-            await page.keyboard.type("x" * KEYS)
-            await expect(cell).to_contain_text("x" * KEYS)
-            for _ in range(KEYS):
-                await page.keyboard.press("Backspace")
-
-        (with_it,) = await in_turns(limited(10), typed)
-        await page.evaluate("() => window.jupyterapp.shell.collapseRight()")
-        await cell.click()
-        (without,) = await in_turns(limited(10), typed)
-        work = f"{KEYS} keys in a notebook of 500 cells with the panel (floor: without)"
-        yield timed(work, with_it, without, times=1.1)
 
 
 @asynccontextmanager
@@ -101,7 +80,6 @@ async def lab(folder: Path, model: Mapping[str, str]) -> AsyncGenerator[tuple[Se
     """Start JupyterLab with the extension, and a browser."""
     root, home = folder / "root", folder / "lab"
     root.mkdir()
-    write(root / "many.ipynb", [CODE] * 500)
     environment = own_folders(home) | dict(model)
     quiet = home / "config" / "labconfig"
     quiet.mkdir()
@@ -161,9 +139,11 @@ async def streamed(
     """Return what the page does for each piece of an answer, until the next one arrives."""
     answer = Paced(Answer((Text(text, -(-len(text) // count)),)))
     model.add(Answer.of(text[:500]), answer)
-    await page.evaluate("() => window.jupyterapp.commands.execute('tk-ai:new-chat')")
+    await page.evaluate(
+        "async () => void (await window.jupyterapp.commands.execute('tk-ai:new-chat'))"
+    )
     box = page.get_by_role("textbox", name="Message", exact=True)
-    done = page.get_by_role("button", name="Copy the answer")
+    done = page.locator('[aria-busy="false"].tk-Turn')
     # What JupyterLab loads when it is first needed (MathJax, colours of code) is there then.
     await box.fill("Warm up.")
     await box.press("Enter")
