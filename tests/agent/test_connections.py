@@ -25,9 +25,8 @@ from tests.support.scripted_model import (
     ScriptedModel,
     rate_limited,
 )
-from tk_ai_extension.agent.claude import connection_check
-from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore
-from tk_ai_extension.agent.claude.models import ClaudeModels
+from tk_ai_extension.agent.claude import connections
+from tk_ai_extension.agent.claude.connections import FILE, ClaudeModels, ConnectionStore
 from tk_ai_extension.agent.claude.providers import (
     ANTHROPIC,
     KEYS,
@@ -216,7 +215,7 @@ async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    with pytest.raises(InvalidArguments, match="refused"):
+    with pytest.raises(InvalidArguments, match="cannot be reached"):
         await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
@@ -224,7 +223,7 @@ async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> N
 async def test_a_server_that_does_not_answer_ends_the_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_check, "TIMEOUT", 0.2)
+    monkeypatch.setattr(connections, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(InvalidArguments, match=r"0\.2 s"):
@@ -323,9 +322,7 @@ OTHERS: dict[str, tuple[str, dict[str, str]]] = {
     "settings": ("https://gateway.example", {}),
     "environment": ("", {"ANTHROPIC_API_KEY": "e"}),
     "subscription": ("", {"CLAUDE_CODE_OAUTH_TOKEN": "e"}),
-    "headers": ("", {"ANTHROPIC_CUSTOM_HEADERS": "X-Key: e"}),
     "address": ("", {ADDRESS: "https://gateway.example"}),
-    "socket": ("", {"ANTHROPIC_UNIX_SOCKET": "/tmp/s"}),
     "cloud": ("", {"CLAUDE_CODE_USE_BEDROCK": "1"}),
 }
 
@@ -348,6 +345,8 @@ def test_nothing_of_the_environment_leads_a_stored_key_elsewhere() -> None:
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://evil.example",
         "AWS_PROFILE": "evil",
         "AWS_REGION": "us-east-1",
+        "ANTHROPIC_CUSTOM_HEADERS": "X-Key: e",
+        "ANTHROPIC_UNIX_SOCKET": "/tmp/s",
         "HTTPS_PROXY": "http://proxy.example",
         "ANTHROPIC_MODEL": "opus",
     }

@@ -28,7 +28,7 @@ from tests.support.scripted_model import (
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
-from tk_ai_extension.agent.claude.models import ClaudeModels
+from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.store import ChatStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.agent.claude.secrets_file import parse
+from tk_ai_extension.agent.claude.connections import parse
 from tk_ai_extension.model.private_files import PrivateFileError
 
 
@@ -15,9 +15,9 @@ from tk_ai_extension.model.private_files import PrivateFileError
         ("export A=1\n", {"A": "1"}),
         ("  export\tA=1  \r\n", {"A": "1"}),
         ("A='it is # no comment $HOME'", {"A": "it is # no comment $HOME"}),
-        ('A="say \\"hi\\" \\$5\\\\ \\n"', {"A": 'say "hi" $5\\ \n'}),
+        ('A="say \\"hi\\" \\\\"', {"A": 'say "hi" \\'}),
         ('A="x" # said', {"A": "x"}),
-        ("A=x#y # said", {"A": "x#y"}),
+        ("A=$(x)", {"A": "$(x)"}),
         ("A=a=b==", {"A": "a=b=="}),
         ("A=", {"A": ""}),
         ("A=''", {"A": ""}),
@@ -41,10 +41,6 @@ def test_variables_are_read_with_export_and_quotes(text: str, values: dict[str, 
         "A=canary more",
         "A='canary",
         'A="canary',
-        "A='canary'x",
-        "A=$(canary)",
-        "A=`canary`",
-        "A=$CANARY_canary",
         "1A=canary",
         "A-B=canary",
         "export canary",

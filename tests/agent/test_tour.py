@@ -18,7 +18,7 @@ from tk_ai_extension.agent import tour as texts
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
-from tk_ai_extension.agent.claude.models import ClaudeModels
+from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_plan_answer

@@ -12,14 +12,8 @@ INHERITED = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM"),
     *("TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "DYLD_*", "NIX_*"),
     *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "HOMEDRIVE"),
-    *(
-        "HOMEPATH",
-        "APPDATA",
-        "LOCALAPPDATA",
-        "PROGRAMDATA",
-        "PROGRAMFILES*",
-        "NUMBER_OF_PROCESSORS",
-    ),
+    *("HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES*"),
+    "NUMBER_OF_PROCESSORS",
 )
 """Variables (`fnmatch`) that an agent's process inherits, in addition to those of its provider."""
 
@@ -51,8 +45,8 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if matches(name, INHERITED)}
 
 
-def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets in the environment of a process, the longest first, for redaction.
+def secrets_of(*environments: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secrets in the environments of processes, the longest first, for redaction.
 
     They are the values of `SECRET_WORDS`, the value of each header in them, and the passwords of
     addresses in any variable; each also as other programs write it.
@@ -63,7 +57,7 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     '0123456789'
     """
     found: set[str] = set()
-    for name, value in environment.items():
+    for name, value in (each for variables in environments for each in variables.items()):
         if matches(name, SECRET_WORDS):
             found |= {value, *value.splitlines()}
         if matches(name, ("*_HEADERS",)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.acp.commands import AgentCommands
-from tk_ai_extension.agent.claude.models import ClaudeModels
+from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed_environment, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
@@ -126,7 +126,6 @@ def build_components(
             base_url=app.chat_base_url,
             model=app.chat_model,
             models=tuple(app.chat_models),
-            small=app.chat_small,
             secrets_file=app.chat_secrets,
             connect=app.chat_connect,
             contact=app.chat_connect_contact,

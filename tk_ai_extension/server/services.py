@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tk_ai_extension.agent.acp.commands import AgentCommands
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.claude.models import ClaudeModels
+    from tk_ai_extension.agent.claude.connections import ClaudeModels
     from tk_ai_extension.agent.code.assistant import CodeAssistant
     from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
     from tk_ai_extension.agent.store import ChatStore

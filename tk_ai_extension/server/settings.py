@@ -101,13 +101,6 @@ class ExtensionSettings(HasTraits):
 
     chat_models = List(Unicode(), help="Further models that a chat may choose.").tag(config=True)
 
-    chat_small = Bool(
-        None,
-        allow_none=True,
-        help="""Whether the model of another endpoint is small: without thinking and features that only
-        Anthropic's API supports. By default true if its name lacks `claude`.""",
-    ).tag(config=True)
-
     chat_secrets = Unicode(
         help="""File of keys for the model, such as `.secrets.env`, relative to the root directory; by
         default none. Only keys are read from it, and only if the server's environment has none. Name it

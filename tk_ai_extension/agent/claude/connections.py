@@ -1,30 +1,42 @@
-"""The connection that a user enters in the panel, kept in one file of the user's own configuration folder.
+"""The connection that a user enters in the panel: its test, its file, and the provider in force.
 
-The file has mode 0600 and is replaced atomically. The key in it is sent to the address beside it only.
+The file is in the user's own configuration folder, has mode 0600 and is replaced atomically. The key in it
+is sent to the address beside it only. Errors name the host and a status; neither the key nor an answer's
+body is in them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from jupyter_core.paths import jupyter_config_dir
 
+from tk_ai_extension.agent.claude.messages_api import open_client
 from tk_ai_extension.agent.claude.providers import (
     ANTHROPIC,
     BEDROCK_KEY,
     KEYS,
     OAUTH,
     Connection,
+    Provider,
+    ProviderSettings,
+    choose,
     host_of,
     is_elsewhere,
 )
-from tk_ai_extension.model.errors import InvalidArguments, ReadOnly
+from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
+from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly, ToolError
 from tk_ai_extension.model.private_files import (
     PrivateFileError,
     make_private,
@@ -33,9 +45,18 @@ from tk_ai_extension.model.private_files import (
 )
 
 if TYPE_CHECKING:
+    from anthropic import APIStatusError, AsyncAnthropic
+
     from tk_ai_extension.agent.requests import ConnectRequest
 
 FILE = "connection.json"
+
+TIMEOUT = 15.0
+"""Seconds until an answer to the test."""
+MAX_MODELS = 60
+"""Maximum models that are offered."""
+SMALL = "claude-haiku-4-5"
+"""Model of the test, where the provider lists none and the user named none."""
 
 _PRINTABLE = re.compile(r"[!-~]{1,8000}")
 """Printable ASCII without spaces, as keys and addresses are."""
@@ -47,6 +68,39 @@ _MODEL = re.compile(r"[A-Za-z0-9._:/@\[\]-]{1,200}")
 def user_folder() -> Path:
     """Return this package's folder in the user's Jupyter configuration."""
     return Path(jupyter_config_dir()) / "tk-ai-extension"
+
+
+def parse(text: str, name: str = ".secrets.env") -> dict[str, str]:
+    r"""Return the variables in a file of keys; of duplicate names the last one wins.
+
+    A line is ``NAME=value`` with the shell's quotes, comments and an optional ``export``. Nothing is
+    expanded or run.
+
+    Args:
+        text: The file's content.
+        name: The file's path for errors.
+
+    Raises:
+        PrivateFileError: a line is invalid; the error does not show it.
+
+    >>> parse("export A=1  # one\nB='a # b'")
+    {'A': '1', 'B': 'a # b'}
+    """
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        words = [""]
+        with suppress(ValueError):
+            words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        variable, equals, value = words[-1].partition("=")
+        if words[:-1] not in ([], ["export"]) or not equals or not variable.isidentifier():
+            raise PrivateFileError(
+                f"The file of keys {name} cannot be used: line {number} is not NAME=value. A value "
+                "with a space, a quote, a backslash or # needs single quotes."
+            )
+        values[variable] = value
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +168,241 @@ class ConnectionStore:
         return ReadOnly(f"The connection cannot be saved in {self.file!s}: {error.strerror}.")
 
 
-def connection_of(new: ConnectRequest, stored: Connection | None) -> Connection:
-    """Return what the user entered as a connection, before its test.
+class ClaudeModels:
+    """Selects the provider at each call, so that a new key is used at once.
 
     Args:
-        new: What the user entered.
-        stored: The present connection. Its key is used again for the same provider and address only.
+        settings: The administrator's settings.
+        root: The server's root folder.
+        store: The connection of the panel; by default in the user's configuration folder.
+        environment: The server's environment.
+    """
 
-    Raises:
-        InvalidArguments: A field is missing or invalid.
+    def __init__(
+        self,
+        settings: ProviderSettings,
+        root: Path,
+        store: ConnectionStore | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._root = root
+        self._store = store or ConnectionStore(user_folder() / FILE)
+
+    async def provider(self) -> Provider:
+        """Return the provider that is configured now.
+
+        If it cannot be used, its `problem` says why.
+        """
+        return await asyncio.to_thread(self._choose)
+
+    async def health(self) -> ModelsInfo:
+        """Return what is configured and what is missing, without values."""
+        return (await self.provider()).health()
+
+    async def connection(self) -> ConnectionInfo:
+        """Return the state of the connection, without its secret."""
+        return await asyncio.to_thread(self._connection)
+
+    async def connect(self, new: ConnectRequest) -> ConnectionInfo:
+        """Test a connection with one request, then store it; return the new state.
+
+        Raises:
+            PermissionDenied: The administrator has switched this off.
+            InvalidArguments: A field is missing or invalid; the provider refused the key, the account
+                has no credit, or there is no Messages API at the address.
+            NoModel: The provider has no such model.
+            ModelFailed: The provider is busy, or failed.
+            ReadOnly: The connection cannot be stored.
+        """
+        if not self._settings.connect:
+            contact = self._settings.contact
+            raise PermissionDenied(
+                "Connecting a model in the panel is switched off here.",
+                hint=f"Ask {contact} to connect a model." if contact else None,
+            )
+        connection = await _tested(new, await asyncio.to_thread(self._stored))
+        await asyncio.to_thread(self._store.save, connection)
+        return await self.connection()
+
+    async def disconnect(self) -> ConnectionInfo:
+        """Delete the stored connection and its secret; return the new state.
+
+        Raises:
+            ReadOnly: It cannot be deleted.
+        """
+        await asyncio.to_thread(self._store.delete)
+        return await self.connection()
+
+    def _stored(self) -> Connection | None:
+        with suppress(PrivateFileError):
+            return self._store.read()
+        return None
+
+    def _connection(self) -> ConnectionInfo:
+        provider, stored = self._choose(), self._stored()
+        in_force = provider.source == "stored"
+        return {
+            "allowed": self._settings.connect,
+            "contact": self._settings.contact,
+            "stored": None if stored is None else stored.described(in_force=in_force),
+            "models": provider.health(),
+        }
+
+    def _choose(self) -> Provider:
+        keys: dict[str, str] = {}
+        stored: Connection | None = None
+        problem: str | None = None
+        try:
+            if self._settings.secrets_file:
+                file = self._root / Path(self._settings.secrets_file).expanduser()
+                keys = parse(read_private(file, refused_bits=0o022) or "", str(file))
+        except PrivateFileError as error:
+            return choose(self._settings, self._environment, problem=error.message)
+        try:
+            stored = self._store.read() if self._settings.connect else None
+        except PrivateFileError as error:
+            problem = error.message
+        found = choose(self._settings, self._environment, keys, stored)
+        if found.name == "tour" and self._settings.provider == "auto":
+            # Nothing else answers: the user learns why.
+            return replace(found, problem=problem)
+        return found
+
+
+async def _tested(new: ConnectRequest, stored: Connection | None) -> Connection:
+    """Return what the user entered as a connection that works.
+
+    Clouds are not asked: they find their credentials, and sign each request, only in Claude's process.
+    """
+    connection = _entered(new, stored)
+    if not connection.base_url:
+        return connection
+    try:
+        return await _asked(connection)
+    except InvalidArguments as error:
+        is_refused = error.details.get("field") == "secret"
+        if connection.provider != "compatible" or not connection.secret or not is_refused:
+            raise
+    # A gateway may take its key as a bearer token.
+    return await _asked(replace(connection, variable=KEYS[1]))
+
+
+async def _asked(connection: Connection) -> Connection:
+    import anthropic
+
+    host = host_of(connection.base_url)
+    client = await asyncio.to_thread(open_client, connection.variables, TIMEOUT)
+    models: tuple[str, ...] = ()
+    model = connection.model
+    try:
+        async with client:
+            models = await _list(client)
+            model = model or _cheapest(models) or (SMALL if connection.variable == OAUTH else "")
+            if not model:
+                raise InvalidArguments(
+                    f"{host} does not list its models.",
+                    hint="Enter the name of a model.",
+                    field="model",
+                )
+            message: object = await client.messages.create(
+                model=model,
+                max_tokens=1,
+                messages=[{"role": "user", "content": "Answer with one word: ready?"}],
+            )
+        if getattr(message, "type", None) != "message":
+            raise _no_api(host, 200)
+    except anthropic.APITimeoutError:
+        # Errors are not chained: the request with its key is not in a traceback.
+        raise InvalidArguments(
+            f"{host} did not answer within {TIMEOUT:g} s.",
+            field="base_url",
+            hint="Try again. If it happens again, check the address and the network.",
+        ) from None
+    except anthropic.APIStatusError as error:
+        # Claude Code's own tokens are made for its program: whether they are known is all that this shows.
+        if connection.variable != OAUTH or error.status_code not in (400, 403, 404):
+            raise _failure(host, error, model) from None
+    except anthropic.APIConnectionError:
+        raise InvalidArguments(
+            f"{host} cannot be reached.",
+            field="base_url",
+            hint="Check the address, and HTTPS_PROXY and SSL_CERT_FILE of the server.",
+        ) from None
+    # Names such as `sonnet` are Anthropic's: another endpoint has names of its own.
+    kept = model if connection.provider == "compatible" else connection.model
+    return replace(connection, models=models, model=kept)
+
+
+async def _list(client: AsyncAnthropic) -> tuple[str, ...]:
+    """Return the models that a provider lists; none where it has no list."""
+    import anthropic
+
+    try:
+        found: Any = await client.get("/v1/models?limit=100", cast_to=object)
+    except anthropic.AuthenticationError:
+        raise
+    except anthropic.APIStatusError:
+        # 403: a token that may send messages only.
+        return ()
+    listed: Any = found.get("data") if isinstance(found, dict) else None
+    entries: list[Any] = listed if isinstance(listed, list) else []
+    names = [each.get("id") for each in entries if isinstance(each, dict)]
+    return tuple(each for each in names if isinstance(each, str) and len(each) <= 200)[:MAX_MODELS]
+
+
+def _cheapest(models: tuple[str, ...]) -> str:
+    return next((each for each in models if "haiku" in each), models[0] if models else "")
+
+
+def _failure(host: str, error: APIStatusError, model: str) -> ToolError:
+    """Return the error for an answer of the provider."""
+    status, text = error.status_code, error.api_message or ""
+    if status == 402 or error.type == "billing_error" or "credit balance" in text:
+        return InvalidArguments(
+            f"{host} accepts the key, but the account has no credit.",
+            hint="Add credit in the provider's billing settings, then try again.",
+        )
+    match status:
+        case 401 | 403:
+            return InvalidArguments(
+                f"{host} refused the key ({status}).",
+                field="secret",
+                hint=(
+                    "Copy the whole key or token again, and check that it belongs to this provider."
+                ),
+            )
+        case 404 if error.type == "not_found_error" and model:
+            return NoModel(
+                f"{host} has no model `{model}`.",
+                hint="Enter the name of a model.",
+                field="model",
+            )
+        case 429 | 503 | 529:
+            return ModelFailed(
+                f"{host} is busy ({status}).",
+                hint="Wait a moment, then send the message again. Completed changes are kept.",
+            )
+        case _ if status in (400, 413, 422) or status >= 500:
+            return ModelFailed(f"{host} answered with an error ({status}).")
+        case _:
+            # A redirect, a missing route, or a page instead of an answer.
+            return _no_api(host, status)
+
+
+def _no_api(host: str, status: int) -> InvalidArguments:
+    return InvalidArguments(
+        f"There is no Messages API at {host} ({status}).",
+        field="base_url",
+        hint="Enter the endpoint's base URL, without /v1.",
+    )
+
+
+def _entered(new: ConnectRequest, stored: Connection | None) -> Connection:
+    """Return what the user entered as a connection, before its test.
+
+    The stored key is used again for the same provider and address only.
     """
     if new.model and not _MODEL.fullmatch(new.model):
         _invalid("model")

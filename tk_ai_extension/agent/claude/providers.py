@@ -55,14 +55,18 @@ MODELS = ("ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_*_MODEL", "ANTHROPIC_SMALL_FAST_
 SWITCHES = ("CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH")
 """Variables that select the CLI's provider; set by the extension."""
 
-CONFIGURED = (*DIRECT[:1], *SWITCHES, "CLAUDE_CODE_OAUTH_*", "CLAUDE_CODE_API_KEY*")
-"""Variables with which the server's environment has a provider of its own, except `MODELS` and those of
-projects: the connection of the panel is not used then."""
-
-_PROJECT = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
-_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _DESTINATIONS = ("*_URL*", "*_ENDPOINT*", "*_SOCKET", "*_PROFILE", "*_CONFIG_FILE")
 """Variables that decide where a key is sent."""
+
+_REQUIRED: Mapping[ProviderName, tuple[tuple[str, ...], ...]] = {
+    "anthropic": (KEYS,),
+    "oauth": ((OAUTH,),),
+    "compatible": ((ADDRESS,),),
+    "bedrock": (("AWS_REGION",),),
+    "vertex": (("CLOUD_ML_REGION",), ("ANTHROPIC_VERTEX_PROJECT_ID",)),
+    "tour": (),
+}
+"""Variables that each provider needs, one of each group. A cloud finds its credentials by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,6 @@ class ProviderSettings:
         base_url: Address of a server with the Messages API; ``ANTHROPIC_BASE_URL`` if empty.
         model: The default model; the provider's default if empty.
         models: Further models that a chat may choose.
-        small: Whether the model is a small local one, without thinking and beta
-            features; None: if it is not a Claude model.
         secrets_file: Path of a file of keys, relative to the root; empty for none.
         connect: Whether users may connect a model in the panel.
         contact: Whom they ask where they may not.
@@ -85,7 +87,6 @@ class ProviderSettings:
     base_url: str = ""
     model: str = ""
     models: tuple[str, ...] = ()
-    small: bool | None = None
     secrets_file: str = ""
     connect: bool = True
     contact: str = ""
@@ -151,8 +152,7 @@ class Provider:
         model: The default model.
         models: The models that a chat may choose, the default first.
         thinking: Whether the model supports thinking.
-        missing: What has to be set before it can be used.
-        problem: What is wrong with the file of keys or with an address, or None.
+        problem: What is missing, or wrong with a file or an address; None if it can be used.
         source: Source of the credentials: ``environment``, ``project`` (the file of keys) or ``stored``
             (the connection of the panel).
         secrets: Values that must not be logged.
@@ -163,7 +163,6 @@ class Provider:
     model: str
     models: tuple[str, ...]
     thinking: bool = True
-    missing: tuple[str, ...] = ()
     problem: str | None = None
     source: str | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -173,47 +172,27 @@ class Provider:
         """Display name."""
         return LABELS[self.name]
 
-    @property
-    def ready(self) -> bool:
-        """Whether the configuration is complete; the provider is not contacted."""
-        return not self.missing and self.problem is None
-
-    @property
-    def hint(self) -> str:
-        """The next step for the user."""
-        if self.problem is not None:
-            return self.problem
-        if self.missing:
-            return f"Set {' and '.join(self.missing)}, in the server's environment."
-        if self.name == "tour":
-            return (
-                "Connect a model in the panel, or set ANTHROPIC_API_KEY in the server's "
-                "environment."
-            )
-        return "Ready."
-
     def require_ready(self) -> Self:
-        """Return the provider if it is ready.
+        """Return the provider if its configuration is complete.
 
         Raises:
-            NoModel: something is missing.
+            NoModel: something is missing or wrong.
         """
         if self.problem is not None:
             raise NoModel(self.problem, hint="Correct this, then try again.")
-        if not self.ready:
-            raise NoModel(f"{self.label} is not configured yet.", hint=self.hint)
         return self
 
     def health(self) -> ModelsInfo:
         """Return what is configured and what is missing, as JSON without values."""
+        next_step = NoModel.default_hint if self.name == "tour" else "Ready."
         return {
             "provider": self.name,
             "label": self.label,
-            "ready": self.ready,
+            "ready": self.problem is None,
             "model": self.model,
             "models": list(self.models),
             "source": self.source,
-            "hint": self.hint,
+            "hint": self.problem or next_step,
         }
 
     def redact(self, text: str) -> str:
@@ -236,54 +215,51 @@ def choose(
         environment: The server's environment.
         keys: The variables in the file of keys that the settings name. Only `CREDENTIALS` count, and
             only where the environment has none.
-        stored: The connection of the panel. It is used as a whole or not at all.
+        stored: The connection of the panel. It is used as a whole, where the server has no provider.
         problem: The problem with a file, if any.
     """
+    keys = keys or {}
     values = {name: value for name, value in environment.items() if value and matches(name, TAKEN)}
     if settings.base_url:
         values[ADDRESS] = settings.base_url
     found: dict[str, str] = {}
     for names in CREDENTIALS:
-        if not any(name in values for name in names):
-            found |= {
-                name: value for name, value in (keys or {}).items() if value and name in names
-            }
+        if not values.keys() & set(names):
+            found |= {name: value for name, value in keys.items() if value and name in names}
     values |= found
-    secrets = _secrets(values, keys or {}, {} if stored is None else stored.variables)
+    secrets = secrets_of(values, keys, {} if stored is None else stored.variables)
     source, listed = None, ()
-    if stored is not None and _uses_stored(settings, values, stored):
+    name = _provider(values)
+    if stored and name == "tour" and settings.provider in ("auto", stored.provider):
         name, source, listed = stored.provider, "stored", stored.models
-        if stored.secret:
-            # The server's own variables never lead this key elsewhere.
-            values = {n: v for n, v in values.items() if not matches(n, _DESTINATIONS)}
-        values = {**_select(values, name), **stored.variables}
+        values = _beside_stored(values, stored) | stored.variables
     else:
-        name = _provider(values) if settings.provider == "auto" else settings.provider
+        name = name if settings.provider == "auto" else settings.provider
         values = _select(values, name)
-        if found.keys() & values.keys():
-            source = "project"
-        elif any(_is_credential(each) for each in values):
-            source = "environment"
-    problem = problem or _wrong_address(values.get(ADDRESS, ""))
-    model = settings.model or values.get("ANTHROPIC_MODEL") or _default_model(name, values)
+        if any(matches(each, SECRET_WORDS) and not each.endswith("_TOKENS") for each in values):
+            source = "project" if found.keys() & values.keys() else "environment"
+    model = settings.model or values.get("ANTHROPIC_MODEL", "")
     if name == "tour":
         model = settings.model or TOUR_MODEL
-    small = name == "compatible" and _is_small(settings, model)
-    offered = (*_offered(settings, name, model), *(() if settings.models else listed))
+    elif name != "compatible" or values.keys() & set(KEYS):
+        # An endpoint without a key is a local server, which has models of its own.
+        model = model or CLAUDE_MODELS[0]
+    claude = "claude" in model.lower() or model in CLAUDE_MODELS
+    offered = settings.models
+    if offered:
+        listed = ()
+    elif name != "tour" and (name != "compatible" or model in CLAUDE_MODELS):
+        offered = CLAUDE_MODELS
+    small = name == "compatible" and not claude
     return Provider(
         name=name,
-        environment={
-            **values,
-            **_addressed(name, values, model),
-            **(_for_small(model) if small else {}),
-        },
+        environment=_completed(name, values, model, small=small),
         model=model,
-        models=tuple(dict.fromkeys(e for e in (model, *offered) if e)),
+        models=tuple(dict.fromkeys(each for each in (model, *offered, *listed) if each)),
         thinking=not small,
-        missing=_missing(name, values, model),
-        problem=problem,
+        problem=problem or _problem(name, values, model),
         source=source,
-        secrets=tuple(each for each in secrets if each != model),
+        secrets=secrets,
     )
 
 
@@ -315,27 +291,12 @@ def is_local(url: str) -> bool:
     return host_of(url) in {"127.0.0.1", "localhost", "::1"}
 
 
-def _is_credential(name: str) -> bool:
-    """Whether a variable holds a credential; a limit such as ``CLAUDE_CODE_MAX_OUTPUT_TOKENS`` does not."""
-    return matches(name, SECRET_WORDS) and not name.endswith("_TOKENS")
-
-
-def _uses_stored(settings: ProviderSettings, values: Mapping[str, str], stored: Connection) -> bool:
-    """Whether the server has no provider of its own."""
-    others = (*MODELS, *_PROJECT)
-    return settings.provider in ("auto", stored.provider) and not any(
-        matches(name, CONFIGURED) and not matches(name, others) for name in values
-    )
-
-
 def _provider(values: Mapping[str, str]) -> ProviderName:
     """Return the first provider that is configured."""
-    clouds: tuple[tuple[str, ProviderName], ...] = (
-        ("CLAUDE_CODE_USE_BEDROCK", "bedrock"),
-        ("CLAUDE_CODE_USE_VERTEX", "vertex"),
-    )
-    for switch, cloud in clouds:
-        if values.get(switch, "").lower() in {"1", "true", "yes", "on"}:
+    clouds: tuple[ProviderName, ...] = ("bedrock", "vertex")
+    for cloud in clouds:
+        switch = values.get(f"CLAUDE_CODE_USE_{cloud.upper()}", "")
+        if switch.lower() in {"1", "true", "yes", "on"}:
             return cloud
     if is_elsewhere(values.get(ADDRESS, "")):
         return "compatible"
@@ -359,86 +320,50 @@ def _select(values: Mapping[str, str], provider: ProviderName) -> dict[str, str]
     }
 
 
-def _secrets(*sources: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets of all sources, including unused ones, the longest first."""
-    found = {secret for source in sources for secret in secrets_of(source) if len(secret) >= 6}
-    return tuple(sorted(found, key=len, reverse=True))
-
-
-def _first(values: Mapping[str, str], *names: str) -> str:
-    return next((values[name] for name in names if name in values), "")
-
-
-def _wrong_address(url: str) -> str | None:
-    """Describe the problem with an address, without the address; None if there is none."""
-    if url and not host_of(url):
-        return "ANTHROPIC_BASE_URL is not an address such as http://localhost:11434."
-    if url.rstrip("/").endswith("/v1"):
-        return "ANTHROPIC_BASE_URL ends in /v1: remove it, it is added to every request."
-    return None
-
-
-def _default_model(name: ProviderName, values: Mapping[str, str]) -> str:
-    # Without a key it is a local server, which has models of its own.
-    return "" if name == "compatible" and not _first(values, *KEYS) else CLAUDE_MODELS[0]
-
-
-def _offered(settings: ProviderSettings, name: ProviderName, model: str) -> tuple[str, ...]:
-    if name == "tour":
-        return ()
-    if name == "compatible" and model not in CLAUDE_MODELS:
-        return settings.models
-    return settings.models or CLAUDE_MODELS
-
-
-def _is_small(settings: ProviderSettings, model: str) -> bool:
-    if settings.small is not None:
-        return settings.small
-    return "claude" not in model.lower() and model not in CLAUDE_MODELS
-
-
-def _missing(name: ProviderName, values: Mapping[str, str], model: str) -> tuple[str, ...]:
-    """List required variables that are not set, except credentials that a cloud finds by itself."""
-    required: Mapping[ProviderName, tuple[tuple[str, ...], ...]] = {
-        "anthropic": (KEYS,),
-        "oauth": ((OAUTH,),),
-        "compatible": ((ADDRESS,),),
-        "bedrock": (_REGION,),
-        "vertex": (("CLOUD_ML_REGION",), _PROJECT),
-        "tour": (),
-    }
-    missing = [names[0] for names in required[name] if not _first(values, *names)]
-    return (*missing, *(() if model else ("ANTHROPIC_MODEL",)))
-
-
-def _addressed(name: ProviderName, values: Mapping[str, str], model: str) -> dict[str, str]:
-    """Return the variables with the address and the credentials."""
-    # An address on this machine is not behind the proxy.
-    past_proxy = beside_proxies(values) if is_local(values.get(ADDRESS, "")) else {}
-    match name:
-        case "anthropic" | "oauth":
-            return past_proxy
-        case "compatible":
-            # The CLI sends no request without a key; a local server accepts any.
-            keyed = {} if _first(values, *KEYS) else {"ANTHROPIC_AUTH_TOKEN": "none"}
-            # The CLI's small requests use the same model: the server may have no other.
-            small = values.get("ANTHROPIC_DEFAULT_HAIKU_MODEL") or model
-            asked = {} if small in CLAUDE_MODELS else {"ANTHROPIC_DEFAULT_HAIKU_MODEL": small}
-            return {**past_proxy, **keyed, **asked}
-        case "bedrock":
-            return {"CLAUDE_CODE_USE_BEDROCK": "1", "AWS_REGION": _first(values, *_REGION)}
-        case "vertex":
-            project = _first(values, *_PROJECT)
-            return {"CLAUDE_CODE_USE_VERTEX": "1", "ANTHROPIC_VERTEX_PROJECT_ID": project}
-        case "tour":
-            return {}
-
-
-def _for_small(model: str) -> dict[str, str]:
-    """Return the variables that switch off features that a small local server lacks."""
+def _beside_stored(values: Mapping[str, str], stored: Connection) -> dict[str, str]:
+    """Return the variables of the server that apply to a stored connection; none leads its key elsewhere."""
+    cloud = {"bedrock": AWS, "vertex": GOOGLE}.get(stored.provider, ())
+    left_out = _DESTINATIONS if stored.secret else ()
     return {
-        "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",
-        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
-        "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
-        "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
+        name: value
+        for name, value in values.items()
+        if matches(name, (*cloud, *MODELS, *NETWORK)) and not matches(name, left_out)
     }
+
+
+def _problem(name: ProviderName, values: Mapping[str, str], model: str) -> str | None:
+    """Describe what is missing or wrong, without a value; None if there is nothing."""
+    url = values.get(ADDRESS, "")
+    if url and (not host_of(url) or url.rstrip("/").endswith("/v1")):
+        return f"{ADDRESS} is not an address such as http://localhost:11434, without /v1."
+    missing = [names[0] for names in _REQUIRED[name] if not values.keys() & set(names)]
+    missing += [] if model else ["ANTHROPIC_MODEL"]
+    return f"Set {' and '.join(missing)}, in the server's environment." if missing else None
+
+
+def _completed(
+    name: ProviderName, values: Mapping[str, str], model: str, *, small: bool
+) -> dict[str, str]:
+    """Return the variables with what the CLI needs for the provider and the model."""
+    found = dict(values)
+    if name in ("bedrock", "vertex"):
+        found[f"CLAUDE_CODE_USE_{name.upper()}"] = "1"
+    elif is_local(values.get(ADDRESS, "")):
+        # An address on this machine is not behind the proxy.
+        found |= beside_proxies(values)
+    if name == "compatible":
+        if not values.keys() & set(KEYS):
+            # The CLI sends no request without a key; a local server accepts any.
+            found[KEYS[1]] = "none"
+        if model not in CLAUDE_MODELS:
+            # The CLI's small requests use the same model: the server may have no other.
+            found.setdefault("ANTHROPIC_DEFAULT_HAIKU_MODEL", model)
+    if small:
+        # A small local server lacks these features.
+        found |= {
+            "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",
+            "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+            "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
+            "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
+        }
+    return found
