@@ -2,9 +2,7 @@
 
     python scripts/typescript.py
 
-writes `src/api/models.ts`, and `changeModels.ts`, `codeModels.ts`, `connectionModels.ts`,
-`contextModels.ts`, `setupModels.ts` beside it; `tests/test_frontend.py` fails
-where they are not what this makes.
+writes `src/api/models.ts`; `tests/test_frontend.py` fails where it is not what this makes.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from tk_ai_extension.agent.context import ChatSetupInfo
-from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
+from tk_ai_extension.agent.models import ConnectionInfo
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.proposals import StepKind
 from tk_ai_extension.server import models
@@ -26,13 +24,7 @@ from tk_ai_extension.tools.execution_results import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
 from tk_ai_extension.workspace.permissions import StandingInfo
 
-API = Path(__file__).parent.parent / "src" / "api"
-TARGET = API / "models.ts"
-CHANGES_TARGET = API / "changeModels.ts"
-CODE_TARGET = API / "codeModels.ts"
-CONTEXT_TARGET = API / "contextModels.ts"
-CONNECTION_TARGET = API / "connectionModels.ts"
-SETUP_TARGET = API / "setupModels.ts"
+TARGET = Path(__file__).parent.parent / "src" / "api" / "models.ts"
 
 SENT: tuple[Any, ...] = (
     models.EventHead,
@@ -40,38 +32,30 @@ SENT: tuple[Any, ...] = (
     models.Activity,
     models.ChatInfo,
     models.ErrorInfo,
-    ModelsInfo,
     models.PermissionEvent,
     CellRun,
-)
-"""The models that the page reads, with all that they refer to."""
-
-CHANGES: tuple[Any, ...] = (
+    # Changes to notebooks, and code that the page asks for.
     models.ChangeList,
     models.ChatChanges,
     models.NetChanges,
     models.UndoneChanges,
     models.UndoneTurn,
-)
-"""The models of changes, with what they refer to beyond `SENT`."""
-
-CODE: tuple[Any, ...] = (models.CompletedCode, models.EditedCell)
-"""The models of code that the page asks for."""
-
-CONTEXT: tuple[Any, ...] = (
+    models.CompletedCode,
+    models.EditedCell,
+    # What a person adds to a message, and what chats are set up with.
     *get_args(models.Attachment),
     models.VariableList,
     models.VariablePreview,
+    ChatSetupInfo,
+    ConnectionInfo,
+    StandingInfo,
 )
-"""The models of what a person adds to a message."""
-
-
-SETUP: tuple[Any, ...] = (ChatSetupInfo, StandingInfo)
-"""The models of what chats are set up with."""
+"""The models that the page reads, with all that they refer to."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
 UNIONS = {
+    "Attachment": [each.__name__ for each in get_args(models.Attachment)],
     "ChatEvent": EVENTS,
     "PermissionEvent": ["PermissionsWaiting", "PermissionRequested", "PermissionSettled"],
 }
@@ -105,45 +89,10 @@ def generate() -> str:
     parts = [HEAD]
     for name, each in sorted(LITERALS.items()):
         parts.append(_union(name, _members(each)))
-    parts += _declarations(SENT, names)
+    parts += [_declared(name, each, names) for name, each in sorted(definitions(SENT).items())]
     for name, members in UNIONS.items():
         parts.append(_union(name, members))
     return "".join(parts)
-
-
-def generate_code() -> str:
-    """The module of code that the page asks for."""
-    return "".join([HEAD, *_declarations(CODE, {})])
-
-
-def generate_changes() -> str:
-    """The module of changes to notebooks."""
-    known, found = definitions(SENT), definitions(CHANGES)
-    own = [_declared(name, found[name], {}) for name in sorted(found.keys() - known.keys())]
-    return "".join([HEAD, "\nimport type { TakenBack } from './models';\n\n", *own])
-
-
-def generate_context() -> str:
-    """The module of what a person adds to a message."""
-    kinds = [each.__name__ for each in get_args(models.Attachment)]
-    return "".join([HEAD, *_declarations(CONTEXT, {}), _union("Attachment", kinds)])
-
-
-def generate_setup() -> str:
-    """The module of what chats are set up with."""
-    return "".join([HEAD, *_declarations(SETUP, {})])
-
-
-def generate_connection() -> str:
-    """The module of the connection, which the page reads when somebody connects a model."""
-    known, found = definitions(SENT), definitions((ConnectionInfo,))
-    own = [_declared(name, found[name], {}) for name in sorted(found.keys() - known.keys())]
-    return "".join([HEAD, "\nimport type { ModelsInfo } from './models';\n\n", *own])
-
-
-def _declarations(sent: tuple[Any, ...], names: dict[str, str]) -> list[str]:
-    """Declarations of models and of all that they refer to."""
-    return [_declared(name, each, names) for name, each in sorted(definitions(sent).items())]
 
 
 def _members(literal: Any) -> list[str]:
@@ -230,8 +179,3 @@ def _composed(schema: dict[str, Any], names: dict[str, str]) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(generate(), encoding="utf-8")
-    CHANGES_TARGET.write_text(generate_changes(), encoding="utf-8")
-    CONNECTION_TARGET.write_text(generate_connection(), encoding="utf-8")
-    CONTEXT_TARGET.write_text(generate_context(), encoding="utf-8")
-    CODE_TARGET.write_text(generate_code(), encoding="utf-8")
-    SETUP_TARGET.write_text(generate_setup(), encoding="utf-8")

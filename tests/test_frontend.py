@@ -110,13 +110,6 @@ def test_rules_that_name_what_jupyterlab_may_rename_are_in_one_style_sheet() -> 
 
 def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()
-    assert typescript.CODE_TARGET.read_text(encoding="utf-8") == typescript.generate_code()
-    changes = typescript.CHANGES_TARGET.read_text(encoding="utf-8")
-    assert changes == typescript.generate_changes()
-    assert typescript.CONTEXT_TARGET.read_text(encoding="utf-8") == typescript.generate_context()
-    assert typescript.SETUP_TARGET.read_text(encoding="utf-8") == typescript.generate_setup()
-    connection = typescript.CONNECTION_TARGET.read_text(encoding="utf-8")
-    assert connection == typescript.generate_connection()
 
 
 def test_no_key_of_a_settings_schema_occurs_twice() -> None:

@@ -1,9 +1,9 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Attachment } from './contextModels';
 import type {
   Answer,
+  Attachment,
   ChatChanges,
   ChatEvent,
   ChatInfo,

@@ -2,7 +2,6 @@
 
 import type { Mode } from './models';
 
-export type * from './changeModels';
 export type * from './models';
 
 /** The permission modes, from the strictest. */

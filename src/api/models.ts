@@ -38,6 +38,12 @@ export interface Activity {
 export interface BeganEvent extends EventHead {
   kind: 'began';
 }
+/** A cell of the notebook, with its outputs and their pictures. */
+export interface CellAttachment {
+  title?: string | null;
+  kind: 'cell';
+  cell: string;
+}
 /** A call changed a cell. */
 export interface CellChangedEvent extends EventHead {
   kind: 'cell_change';
@@ -86,6 +92,51 @@ export interface CellRun {
   events?: readonly Readonly<Record<string, unknown>>[];
   left_out?: number;
 }
+/** A change to a notebook. */
+export interface ChangeInfo {
+  /** The change's number, for undo. */
+  entry: number;
+  time: number;
+  author: string;
+  tool: string;
+  /** The turn of a chat. */
+  turn: string | null;
+  /** Whether an agent of yours made it. */
+  yours: boolean;
+  summary: string;
+  cells: readonly ChangedCell[];
+}
+/** The newest changes to a notebook that were not undone. */
+export interface ChangeList {
+  changes: readonly ChangeInfo[];
+  /** Whether there are older ones. */
+  more: boolean;
+}
+/** A cell of a change. */
+export interface ChangedCell {
+  cell: string;
+  action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
+  /** Unified diff of its source. */
+  diff: string;
+  truncated: boolean;
+}
+/** A change of a chat that was not undone. */
+export interface ChatChange {
+  /** As the event `cell_change` names it. */
+  entry: number;
+  turn: string | null;
+  /** Its path now. */
+  notebook: string;
+  time: number;
+  /** The cells whose change was not undone. */
+  cells: readonly string[];
+}
+/** The changes of a chat that were not undone. */
+export interface ChatChanges {
+  changes: readonly ChatChange[];
+  /** Earlier changes are not listed. */
+  since: number;
+}
 /** A chat. */
 export interface ChatInfo {
   id: string;
@@ -95,6 +146,40 @@ export interface ChatInfo {
   updated: number;
   /** Whether a turn is running or queued. */
   busy: boolean;
+}
+/** What a user's chats are set up with. */
+export interface ChatSetupInfo {
+  /** The file of instructions; None if there is none. */
+  instructions: InstructionsInfo | null;
+  /** The names that it may have, the first one first. */
+  names: readonly string[];
+  prompts: readonly PromptInfo[];
+  servers: ServersInfo;
+}
+/** Tokens of a request for code. */
+export interface CodeUsage {
+  input_tokens: number;
+  output_tokens: number;
+}
+/** A completion. */
+export interface CompletedCode {
+  /** To insert at the cursor; empty if there is nothing useful. */
+  text: string;
+  /** Whether the tour wrote it, because no model is connected. */
+  scripted: boolean;
+  /** The model's tokens; null for the tour. */
+  usage: CodeUsage | null;
+}
+/** State of the connection to a model. */
+export interface ConnectionInfo {
+  /** Whether this user may connect a model here. */
+  allowed: boolean;
+  /** Whom to ask where it is not allowed; may be empty. */
+  contact: string;
+  /** The connection that was entered in the panel, if any. */
+  stored: StoredConnection | null;
+  /** What chats use now. */
+  models: ModelsInfo;
 }
 /** The model's stream was interrupted and restarts: discard the blocks from this number on. */
 export interface DiscardedEvent extends EventHead {
@@ -108,6 +193,21 @@ export interface DoneEvent extends EventHead {
   end: 'done' | 'stopped' | 'failed';
   /** Claude's final text: all text after the last call. */
   text: string;
+}
+/** A proposal for a cell. Nothing was written. */
+export interface EditedCell {
+  /** The whole new source. */
+  source: string;
+  /** Whether the tour wrote it, because no model is connected. */
+  scripted: boolean;
+  /** The model's tokens; null for the tour. */
+  usage: CodeUsage | null;
+}
+/** The error of a cell, with its traceback. */
+export interface ErrorAttachment {
+  title?: string | null;
+  kind: 'error';
+  cell: string;
 }
 /** An error: what happened and what to do. */
 export interface ErrorInfo {
@@ -132,6 +232,34 @@ export interface EventHead {
 export interface FailedEvent extends EventHead {
   kind: 'error';
   error: ErrorInfo;
+}
+/** A text file below the root. */
+export interface FileAttachment {
+  title?: string | null;
+  kind: 'file';
+  path: string;
+}
+/** The list of a folder's files, without its subfolders' files. */
+export interface FolderAttachment {
+  title?: string | null;
+  kind: 'folder';
+  path: string;
+}
+/** An image. */
+export interface ImageAttachment {
+  title?: string | null;
+  kind: 'image';
+  mime: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
+  data: string;
+}
+/** The file of instructions that a chat reads when its agent starts. */
+export interface InstructionsInfo {
+  /** The file below the root. */
+  path: string;
+  /** Its length. */
+  characters: number;
+  /** The length that is read, in characters; the middle of a longer one is left out. */
+  limit: number;
 }
 /** The kernel of a call: the id of a running kernel, or the kernelspec of a new one. */
 export interface KernelReference {
@@ -159,10 +287,42 @@ export interface ModelsInfo {
   /** Display names of the further agents in `models`, by their names there. */
   agents?: Readonly<Record<string, string>>;
 }
+/** What several changes did to one cell. */
+export interface NetChange {
+  /** The path. */
+  notebook: string;
+  /** The cell's key. */
+  cell: string;
+  /** insert, replace, delete, move or outputs. */
+  action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
+  /** Its index after the last change; before it, if it was deleted. */
+  index: number;
+  /** code, markdown or raw. */
+  cell_type: string;
+  /** The source before and after; empty where there was or is no cell. */
+  before: string;
+  /** The source before and after; empty where there was or is no cell. */
+  after: string;
+  /** The removed and added lines, as the event `cell_change` has them. */
+  diff: string;
+  /** Whether a source is too long: then these three are empty. */
+  truncated: boolean;
+}
+/** What a turn changed, by cell. */
+export interface NetChanges {
+  changes: readonly NetChange[];
+}
 /** A notice for the person. */
 export interface NoticedEvent extends EventHead {
   kind: 'notice';
   text: string;
+}
+/** One output of a cell, or all, with its images. */
+export interface OutputAttachment {
+  title?: string | null;
+  kind: 'output';
+  cell: string;
+  output?: number | null;
 }
 /** A call needs the person's approval; `POST /api/tk-ai/permissions/{id}` answers. */
 export interface PermissionAskedEvent extends Omit<EventHead, 'id'> {
@@ -257,6 +417,21 @@ export interface PlannedEvent extends EventHead {
   /** The model that made it. */
   model: string;
 }
+/** A prompt, for a list of them. */
+export interface PromptInfo {
+  /** What a person types after `/`. */
+  name: string;
+  /** What it is for; may be empty. */
+  description: string;
+  /** Its arguments; may be empty. */
+  hint: string;
+  /** Whose it is. */
+  origin: 'user' | 'project';
+  /** A command or a skill. */
+  kind: 'command' | 'skill';
+  /** The file, relative to the root or to the home folder. */
+  path: string;
+}
 /** Everything that a call will do. */
 export interface Proposal {
   /** One sentence for a person. */
@@ -307,6 +482,16 @@ export interface RetriedEvent extends EventHead {
   /** The reason, in a word. */
   reason: string;
 }
+/** Text that the person selected in a cell or a file, as it was then. */
+export interface SelectionAttachment {
+  title?: string | null;
+  kind: 'selection';
+  text: string;
+  cell?: string | null;
+  path?: string | null;
+  first_line: number;
+  last_line: number;
+}
 /** A person's message; begins a turn. */
 export interface SentEvent extends EventHead {
   kind: 'message';
@@ -330,6 +515,80 @@ export interface SentEvent extends EventHead {
   replaces: string | null;
   /** The id that the sender chose for the message; None for none. */
   message: string | null;
+}
+/** A server of the user's, without its arguments, variables and headers. */
+export interface ServerStatus {
+  /** Its name. */
+  name: string;
+  /** The program, or the host of the address. */
+  place: string;
+  /** Whether chats use it. */
+  enabled: boolean;
+  /** Why it cannot be used; empty if it can. */
+  problem: string;
+}
+/** The MCP servers of a user. */
+export interface ServersInfo {
+  /** Whether chats may use servers here. */
+  allowed: boolean;
+  /** The path of the file, for the user who runs the server; else empty. */
+  file: string;
+  /** Why the file cannot be used; empty if it can. */
+  problem: string;
+  servers: readonly ServerStatus[];
+}
+/** A standing approval. */
+export interface StandingInfo {
+  id: string;
+  effect: Effect;
+  /** The only tool that it applies to; None for all tools of the effect. */
+  tool: string | null;
+  /** The notebook that it applies to; None if it applies to a caller. */
+  notebook: string | null;
+  /** The key of the caller that it applies to, for a chat its id; None for a notebook. */
+  caller: string | null;
+  /** The display name of the caller that asked. */
+  author: string;
+  /** The interface of that caller. */
+  interface: string;
+  /** Seconds since the epoch. */
+  created: number;
+}
+/** Connection that a user has entered in the panel, without its secret. */
+export interface StoredConnection {
+  /** anthropic, oauth, compatible, bedrock or vertex. */
+  provider: string;
+  /** The only address that the secret is sent to; None for a cloud's own. */
+  base_url: string | null;
+  /** The default model; empty for the provider's. */
+  model: string;
+  /** A cloud's region; None for the others. */
+  region: string | null;
+  /** The Google Cloud project; None for the others. */
+  project: string | null;
+  /** At most the last four characters of the secret; None without one, or if it is short. */
+  ending: string | null;
+  /** Whether chats use this connection; else another source takes precedence. */
+  in_force: boolean;
+}
+/** A column of a table. */
+export interface TableColumn {
+  name: string;
+  /** Its dtype. */
+  type: string;
+  /** The values in the first rows, as text. */
+  values: readonly string[];
+}
+/** The columns of a table with its first rows. */
+export interface TablePreview {
+  /** Number of its rows. */
+  rows: number;
+  /** Number of its columns. */
+  columns: number;
+  /** Labels of the first rows. */
+  index: readonly string[];
+  /** The first columns. */
+  head: readonly TableColumn[];
 }
 /** The result of an undo in one notebook. */
 export interface TakenBack {
@@ -404,6 +663,16 @@ export interface ToolProgressedEvent extends EventHead {
   call: string;
   message: string;
 }
+/** The result of an undo. */
+export interface UndoneChanges {
+  undone: readonly TakenBack[];
+  /** Numbers of entries that are no changes to undo in this notebook (any more). */
+  missing: readonly number[];
+}
+/** What was undone in each notebook, and what stays. */
+export interface UndoneTurn {
+  notebooks: readonly TakenBack[];
+}
 /** Usage of the turn: its tokens and their cost, and the model's context after it. */
 export interface UsedEvent extends EventHead {
   kind: 'usage';
@@ -426,6 +695,43 @@ export interface UsedEvent extends EventHead {
   /** Whether the agent can compact the chat. */
   compacts: boolean;
 }
+/** A variable. */
+export interface Variable {
+  name: string;
+  type: string;
+  shape?: string | null;
+  size?: number | null;
+  value?: string | null;
+}
+/**
+ * A variable of the notebook's kernel: its type and value; of a table its columns and first rows.
+ */
+export interface VariableAttachment {
+  title?: string | null;
+  kind: 'variable';
+  name: string;
+}
+/** A kernel's variables. */
+export interface VariableList {
+  notices?: readonly string[];
+  variables: readonly Variable[];
+  more?: number;
+}
+/** A variable for a person. */
+export interface VariablePreview {
+  name: string;
+  /** Its columns and first rows; null if it is not a table of pandas or polars. */
+  table: TablePreview | null;
+}
+export type Attachment =
+  | CellAttachment
+  | OutputAttachment
+  | ErrorAttachment
+  | VariableAttachment
+  | FileAttachment
+  | FolderAttachment
+  | SelectionAttachment
+  | ImageAttachment;
 export type ChatEvent =
   | SentEvent
   | BeganEvent

@@ -3,7 +3,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { act, cleanup, fireEvent, render, screen } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
-import type { EditedCell } from '../api/codeModels';
+import type { EditedCell } from '../api/events';
 import { expectWhole, TEXTS } from '../testing/texts';
 import { NEW, type Propose, PromptView } from './CellPrompt';
 import { writeSource } from './cellSource';

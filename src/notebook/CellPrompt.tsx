@@ -10,7 +10,7 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
 import { ApiError, requestJson, problemText } from '../api/client';
-import type { EditedCell } from '../api/codeModels';
+import type { EditedCell } from '../api/events';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
 import { putInto } from './cells';
 import { writeSource } from './cellSource';

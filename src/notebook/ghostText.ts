@@ -16,7 +16,7 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { ApiError, requestJson } from '../api/client';
-import type { CompletedCode } from '../api/codeModels';
+import type { CompletedCode } from '../api/events';
 import { serverPath } from '../common/drives';
 import { chatIcon } from '../common/icon';
 import { codeContext } from './codeApi';

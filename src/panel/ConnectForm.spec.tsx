@@ -2,8 +2,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
-import type { ConnectionInfo, StoredConnection } from '../api/connectionModels';
-import type { ModelsInfo } from '../api/events';
+import type { ConnectionInfo, ModelsInfo, StoredConnection } from '../api/events';
 import { Connect } from './ConnectForm';
 import type { INewConnection } from './connectApi';
 

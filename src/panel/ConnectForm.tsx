@@ -2,8 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { type FormEvent, type JSX, useEffect, useId, useRef, useState } from 'react';
 
 import { ApiError } from '../api/client';
-import type { ConnectionInfo, StoredConnection } from '../api/connectionModels';
-import type { ErrorInfo } from '../api/events';
+import type { ConnectionInfo, ErrorInfo, StoredConnection } from '../api/events';
 import type { ConnectionApi, INewConnection, Provider } from './connectApi';
 import { Button } from './controls';
 

@@ -18,7 +18,7 @@ import type { JSX, ReactNode } from 'react';
 
 import { cellName } from '../common/position';
 import { ApiError } from '../api/client';
-import type { Attachment, TablePreview, VariablePreview as Preview } from '../api/contextModels';
+import type { Attachment, TablePreview, VariablePreview as Preview } from '../api/events';
 import { ToolButton } from './controls';
 import { useServices } from './services';
 import { previewVariable } from './variables';

@@ -2,7 +2,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
-import type { ChatSetupInfo, ServerStatus, StandingInfo } from '../api/setupModels';
+import type { ChatSetupInfo, ServerStatus, StandingInfo } from '../api/events';
 import { SetupView } from './SetupView';
 
 const trans = nullTranslator.load('tk-ai-extension');

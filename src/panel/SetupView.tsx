@@ -2,15 +2,15 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { type JSX, type ReactNode, useCallback, useEffect, useId, useRef, useState } from 'react';
 
 import { ApiError } from '../api/client';
-import type { ErrorInfo } from '../api/events';
 import type {
   ChatSetupInfo,
+  ErrorInfo,
   InstructionsInfo,
   PromptInfo,
   ServersInfo,
   ServerStatus,
   StandingInfo
-} from '../api/setupModels';
+} from '../api/events';
 import { visible } from '../common/visible';
 import type { SetupApi } from './setupApi';
 

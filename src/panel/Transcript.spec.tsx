@@ -1,8 +1,7 @@
 import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import type { ConnectionInfo } from '../api/connectionModels';
-import type { ModelsInfo } from '../api/events';
+import type { ConnectionInfo, ModelsInfo } from '../api/events';
 import { CALL, CHANGE, DONE, MESSAGE, PROPOSAL, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, choose, goes, info, type, unfold } from '../testing/screen';

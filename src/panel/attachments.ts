@@ -3,7 +3,7 @@
 import type { Contents } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { ImageAttachment } from '../api/contextModels';
+import type { ImageAttachment } from '../api/events';
 import { type Found, type IAttached, type IRefused, MAX_ATTACHED } from '../state/compose';
 
 /** Milliseconds within which a file is read. */

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'react';
 import type { KeyboardEvent } from 'react';
 
 import { ApiError } from '../api/client';
-import type { PromptInfo } from '../api/setupModels';
+import type { PromptInfo } from '../api/events';
 import { cellName, numberOf } from '../common/position';
 import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';

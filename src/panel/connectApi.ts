@@ -1,7 +1,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import { requestJson } from '../api/client';
-import type { ConnectionInfo } from '../api/connectionModels';
+import type { ConnectionInfo } from '../api/events';
 
 /** A provider that can be connected in the panel. */
 export type Provider = 'anthropic' | 'oauth' | 'compatible' | 'bedrock' | 'vertex';

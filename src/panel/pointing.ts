@@ -4,7 +4,7 @@ import type { CodeEditor } from '@jupyterlab/codeeditor';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Widget } from '@lumino/widgets';
 
-import type { SelectionAttachment } from '../api/contextModels';
+import type { SelectionAttachment } from '../api/events';
 import { lastErrorOf, outputsOf } from '../notebook/cellOutputs';
 import { serverPath } from '../common/drives';
 import { cellName, numberOf } from '../common/position';

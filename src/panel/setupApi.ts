@@ -1,7 +1,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import { requestJson } from '../api/client';
-import type { ChatSetupInfo, PromptInfo, StandingInfo } from '../api/setupModels';
+import type { ChatSetupInfo, PromptInfo, StandingInfo } from '../api/events';
 
 /** The routes of what chats are set up with. */
 export class SetupApi {

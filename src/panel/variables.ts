@@ -3,7 +3,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import { requestJson } from '../api/client';
-import type { VariableList, VariablePreview } from '../api/contextModels';
+import type { VariableList, VariablePreview } from '../api/events';
 
 /**
  * List the variables of a notebook's kernel whose names contain a word.

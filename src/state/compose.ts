@@ -1,8 +1,7 @@
 import { UUID } from '@lumino/coreutils';
 
 import type { IMessage } from '../api/client';
-import type { Attachment } from '../api/contextModels';
-import type { Mode } from '../api/events';
+import type { Attachment, Mode } from '../api/events';
 import type { ITurn } from './chat';
 
 /** A cell as it is shown to a person. */
