@@ -226,8 +226,8 @@ computes a few numbers, and run it; add a cell that plots them; add a cell with 
 Approve the plan to continue, or choose the mode `ask` or `auto` and type `start`."""
 
 CONNECT: Final = """\
-Set one of these in the server's environment, or as lines of `NAME=value` in a file `.secrets.env` in \
-its root folder. Then start a new chat; with the file, no restart is needed:
+Choose **Connect a model** in the panel, or set one of these in the server's environment, restart it \
+and start a new chat:
 
 - `ANTHROPIC_API_KEY`: an Anthropic API key.
 - `CLAUDE_CODE_OAUTH_TOKEN`: the token of a subscription, as `claude setup-token` prints it.

@@ -369,9 +369,7 @@ def _failure(host: str, error: APIStatusError, model: str) -> ToolError:
             return InvalidArguments(
                 f"{host} refused the key ({status}).",
                 field="secret",
-                hint=(
-                    "Copy the whole key or token again, and check that it belongs to this provider."
-                ),
+                hint="Copy the whole key again, and check that it belongs to this provider.",
             )
         case 404 if error.type == "not_found_error" and model:
             return NoModel(
@@ -379,13 +377,8 @@ def _failure(host: str, error: APIStatusError, model: str) -> ToolError:
                 hint="Enter the name of a model.",
                 field="model",
             )
-        case 429 | 503 | 529:
-            return ModelFailed(
-                f"{host} is busy ({status}).",
-                hint="Wait a moment, then send the message again. Completed changes are kept.",
-            )
-        case _ if status in (400, 413, 422) or status >= 500:
-            return ModelFailed(f"{host} answered with an error ({status}).")
+        case _ if status in (400, 413, 422, 429) or status >= 500:
+            return ModelFailed(f"{host} is busy or answered with an error ({status}).")
         case _:
             # A redirect, a missing route, or a page instead of an answer.
             return _no_api(host, status)
