@@ -154,6 +154,18 @@ describe('SaveQueue', () => {
     expect(bench.taken).toEqual([{ file: bench.file, base: bench.file }]);
   });
 
+  it('takes later outputs that the server has written for the page as no change by others', async () => {
+    const bench = new Bench();
+    bench.context.model.dirty = true;
+    await bench.saving.save(true);
+    bench.changes++;
+    const output = { output_type: 'stream', name: 'stdout', text: 'later' };
+    bench.file = notebook([code('a', 'a', { outputs: [output] }), code('b')]);
+    bench.saving.written(JSON.stringify(bench.file));
+    await bench.context.save();
+    expect(bench.taken[0]?.base?.cells[0]?.['outputs']).toEqual([output]);
+  });
+
   it('signs what the server has written if a person trusts outputs in it', async () => {
     jest.useFakeTimers();
     const bench = new Bench();

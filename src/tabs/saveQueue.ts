@@ -159,8 +159,10 @@ export class SaveQueue {
   // --- the file
 
   private async _takeFile(): Promise<void> {
+    const { _hash: hash } = this;
     // JupyterLab compares the file with what it has read or saved itself.
-    if (this._hash !== null || (await this._isOutdated())) {
+    if (hash !== null || (await this._isOutdated())) {
+      this._isForUs = hash !== null && (await this._stored()).hash === hash;
       this._isTaking = true;
       await this._withoutDialogs(this._own.revert).finally(() => (this._isTaking = false));
     }
@@ -169,11 +171,15 @@ export class SaveQueue {
   /** Whether the file changed since it was read or saved here. */
   private async _isOutdated(): Promise<boolean> {
     const known = this._context.contentsModel;
-    const now = await this._contents.get(this._context.path, { content: false, hash: true });
+    const now = await this._stored();
     if (known?.hash && now.hash) {
       return known.hash !== now.hash;
     }
     return known !== null && known.last_modified !== now.last_modified;
+  }
+
+  private _stored(): Promise<Contents.IModel> {
+    return this._contents.get(this._context.path, { content: false, hash: true });
   }
 
   /**
@@ -186,11 +192,8 @@ export class SaveQueue {
     if (this._isTaking) {
       // The file may be from a save whose response was lost.
       const unconfirmed = this._unconfirmed?.content;
-      this._open.merge(
-        file,
-        unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file,
-        load
-      );
+      const base = unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file;
+      this._open.merge(file, base && this._isForUs ? withOutputs(base, file) : base, load);
     } else {
       load(file);
     }
@@ -303,9 +306,28 @@ export class SaveQueue {
   private _signing: number | null = null;
   private _isAsking = false;
   private _isTaking = false;
+  /** Whether the file that is taken is as the server wrote it for this page. */
+  private _isForUs = false;
   private _hidesDialogs = false;
   /** What a save wrote, until its response arrives. */
   private _unconfirmed: { content: Content; changes: number } | null = null;
+}
+
+/**
+ * Return a notebook with the outputs of another one.
+ *
+ * What the server writes for this page may have later outputs than the page had when it asked. The
+ * server sends them here as well, so they are no change by somebody else.
+ */
+function withOutputs(notebook: Content, { cells }: Content): Content {
+  const others = new Map(cells.map(cell => [cell['id'], cell]));
+  return {
+    ...notebook,
+    cells: notebook.cells.map(cell => {
+      const { outputs, execution_count } = others.get(cell['id']) ?? cell;
+      return cell.cell_type === 'code' ? { ...cell, outputs, execution_count } : cell;
+    })
+  };
 }
 
 function changed(): Refusal {
