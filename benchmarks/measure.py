@@ -175,6 +175,22 @@ async def in_turns(
     return taken
 
 
+async def run(folder: Path, *command: str | Path) -> None:
+    """Run a command in a folder and wait for its end.
+
+    Raises:
+        AssertionError: It fails.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await process.wait() == 0, command
+
+
 # -- a server and its client -----------------------------------------------------------------------
 
 

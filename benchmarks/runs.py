@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 
 import nbformat
-from measure import Row, bench, in_turns, main, skipped, timed, write
+from measure import Row, bench, in_turns, main, run, skipped, timed, write
 from nbclient import NotebookClient
 
 SAMPLES = 5
@@ -48,22 +47,11 @@ async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator
     papermill = (sys.executable, "-m", "papermill", "cells.ipynb", "out.ipynb")
     nb = (programs / "nb", "run", "cells.ipynb", "--output", "ours.ipynb")
     floor, command = await in_turns(
-        limited(SAMPLES), partial(_run, project, papermill), partial(_run, project, nb), warm_ups=1
+        limited(SAMPLES), partial(run, project, *papermill), partial(run, project, *nb), warm_ups=1
     )
-    await _run(project, (programs / "nb", "shutdown"))
+    await run(project, programs / "nb", "shutdown")
     yield timed(work, command, floor, times=1.0, unit="s")
     shutil.rmtree(project)
-
-
-async def _run(folder: Path, command: Sequence[str | Path]) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert await process.wait() == 0, command
 
 
 if __name__ == "__main__":

@@ -8,7 +8,18 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 
-from measure import CODE, Row, in_turns, main, memory, own_folders, server_command, timed, write
+from measure import (
+    CODE,
+    Row,
+    in_turns,
+    main,
+    memory,
+    own_folders,
+    run,
+    server_command,
+    timed,
+    write,
+)
 from serving import started, stopped
 
 COMMANDS = {
@@ -36,15 +47,15 @@ async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator
     write(project / "cells.ipynb", [CODE] * 50)
     nb = Path(sys.executable).parent / "nb"
     for arguments in COMMANDS.values():
-        await _run(project, nb, *arguments)
+        await run(project, nb, *arguments)
     for name, arguments in COMMANDS.items():
         empty, command = await in_turns(
             limited(15),
-            partial(_run, project, sys.executable, "-c", ""),
-            partial(_run, project, nb, *arguments),
+            partial(run, project, sys.executable, "-c", ""),
+            partial(run, project, nb, *arguments),
         )
         yield timed(f"{name} (floor: an empty Python)", command, empty, above=120)
-    await _run(project, nb, "shutdown")
+    await run(project, nb, "shutdown")
 
 
 class Starts:
@@ -80,17 +91,6 @@ class Starts:
         """End the server."""
         if self._process is not None:
             await stopped(self._process)
-
-
-async def _run(folder: Path, *command: str | Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert await process.wait() == 0, command
 
 
 if __name__ == "__main__":
