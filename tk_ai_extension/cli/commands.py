@@ -332,6 +332,17 @@ def _lab(session: Session, args: argparse.Namespace) -> int:
 # -- exec, edit, read, write, watch
 
 
+def _add_limits(parser: Parser) -> None:
+    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
+    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
+
+
+def _limits(args: argparse.Namespace) -> dict[str, float]:
+    """Return the arguments of `_add_limits` that were given."""
+    limits = {name: getattr(args, name) for name in ("wait", "timeout")}
+    return {name: value for name, value in limits.items() if value is not None}
+
+
 def _configure_exec(parser: Parser) -> None:
     parser.add_argument("cell", nargs="?", help="id, index, or ranges such as 0-3,7,@318a,-1")
     parser.add_argument("--all", action="store_true", help="all code cells, in order")
@@ -343,8 +354,7 @@ def _configure_exec(parser: Parser) -> None:
         "--keep-going", action="store_true", help="continue after a cell that failed"
     )
     add_notebook(parser, by_place=False)
-    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
-    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
+    _add_limits(parser)
 
 
 @command(
@@ -362,8 +372,7 @@ def _exec(session: Session, args: argparse.Namespace) -> int:
     if sum((args.cell is not None, args.all, args.stale)) != 1:
         raise WrongCall("nb exec: name a cell, or --all, or --stale\n")
     server, arguments = _named(session, args)
-    limits = {name: getattr(args, name) for name in ("wait", "timeout")}
-    arguments |= {name: value for name, value in limits.items() if value is not None}
+    arguments |= _limits(args)
     cell: str | None = args.cell
     if not (cell is None or args.restart or args.keep_going or _RANGES.fullmatch(cell)):
         return session.finish(session.run(server, "execute_cell", cell=cell, **arguments))
@@ -426,9 +435,6 @@ def _watch(session: Session, args: argparse.Namespace) -> int:
 _OF_FILES = ("output", "parameter", "parameters_file", "kernel", "allow_errors")
 """Options of `nb run` for whole notebooks."""
 
-WHOLE = "nb"
-"""The toolset with the tools for whole notebooks, which have more options than those for agents."""
-
 
 def configure_run(parser: Parser) -> None:
     """Add the arguments of `nb run`."""
@@ -439,8 +445,7 @@ def configure_run(parser: Parser) -> None:
         "a new one",
     )
     add_notebook(parser, by_place=False)
-    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
-    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
+    _add_limits(parser)
     whole = parser.add_argument_group("for a whole notebook")
     whole.add_argument("--output", metavar="FILE", help="write the result there, not in place")
     whole.add_argument(
@@ -478,14 +483,11 @@ def _run(session: Session, args: argparse.Namespace) -> int:
         if getattr(args, name) is not None:
             what = "a whole notebook" if is_whole else "code"
             raise WrongCall(f"nb run: --{name.replace('_', '-')} is not for {what}.\n")
-    limit = {} if args.timeout is None else {"timeout": args.timeout}
     if not is_whole:
         server, arguments = _named(session, args)
-        limit |= {} if args.wait is None else {"wait": args.wait}
+        arguments |= _limits(args)
         code = source_of(args.code)
-        return session.finish(
-            session.run(server, "execute_ipython", code=code, **arguments, **limit)
-        )
+        return session.finish(session.run(server, "execute_ipython", code=code, **arguments))
     path = os.path.abspath(os.path.expanduser(args.code))
     server = session.server(path)
     options: dict[str, Any] = {
@@ -494,11 +496,11 @@ def _run(session: Session, args: argparse.Namespace) -> int:
         "parameter_files": {each: read_text(each) for each in args.parameters_file or ()},
         "allow_errors": bool(args.allow_errors),
         **({} if args.kernel is None else {"kernel_name": args.kernel}),
-        **limit,
+        **_limits(args),
     }
     if args.output is not None:
         options["output"] = session.there(server, os.path.abspath(args.output), args.output)
-    return session.finish(session.run(server, f"{WHOLE}:run_notebook", **options))
+    return session.finish(session.run(server, "nb:run_notebook", **options))
 
 
 def _parameter(word: str) -> tuple[str, str]:
