@@ -4,8 +4,7 @@ The real one takes two thirds of a processor second to start. `CliStandIn` is th
 its place: it speaks the CLI's protocol to the SDK, MCP to the tool server, and the Messages API to the
 scripted model. It answers messages, streams, calls tools, is interrupted, and resumes and forks
 sessions. What it does not play (retries, other models, a lost session) ends it with an error that says
-so: a test of that is marked ``real_cli``. `tests/agent/test_cli_stand_in.py` plays the same scripts to
-both, and compares.
+so: a test of that is marked ``real_cli``.
 """
 
 from __future__ import annotations

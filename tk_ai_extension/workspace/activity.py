@@ -1,4 +1,4 @@
-"""What clients and callers are told: a feed of changes and runs of notebooks, and notices for callers."""
+"""A feed of changes and runs of notebooks for clients, and notices for callers."""
 
 from __future__ import annotations
 

@@ -502,7 +502,7 @@ class PermissionPolicy:
         )
         self._pending[request.id] = request
         self._feed.asked(request)
-        # So that the clients that show it are told in time.
+        # Clients that show it get an event when it expires.
         asyncio.get_running_loop().call_later(self._keep, self._expire)
         return request
 
