@@ -225,6 +225,7 @@ def test_what_is_kept_stays_within_the_limit_and_nothing_is_lost_silently(
         assert sum(len(json.dumps(each)) for each in others) + ids <= limit
         is_clean = is_clean and collector.outputs == unlimited.outputs
         assert is_clean or collector.dropped
+    collector.drain_events()
     collector.add("clear_output", {})
     collector.add(*stream("x" * 2_000))
     assert texts(collector) == ["x" * 2_000]
@@ -243,7 +244,6 @@ def test_cleared_output_frees_its_share_of_the_bound() -> None:
     ("kind", "content"),
     [
         ("stream", {"name": "stdout", "text": "lone \ud83d end"}),
-        ("stream", {"name": "stdout", "text": ["a", None, 3]}),
         ("stream", {}),
         ("stream", {"name": None, "text": None}),
         ("display_data", {"data": {"text/plain": "\udcff", "\ud800": ["\udfff", {"k\ud800": 1}]}}),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tk_ai_extension.kernels.terminal import TerminalText
+from tk_ai_extension.kernels.collector import TerminalText
 
 pieces = st.lists(st.text(alphabet="ab\n\r\b", max_size=12), max_size=12)
 

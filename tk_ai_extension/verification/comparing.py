@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import regex
 
-from tk_ai_extension.kernels.terminal import TerminalText
+from tk_ai_extension.kernels.collector import TerminalText
 from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.digest import cut, is_only_name, sanitise
 from tk_ai_extension.model.errors import InvalidArguments
