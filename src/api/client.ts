@@ -37,8 +37,6 @@ export interface IMessage {
   replaces?: string | undefined;
   /** Whether the changes of the replaced turns are undone. */
   undo_replaced?: boolean | undefined;
-  /** What the agent does instead of answering. */
-  command?: 'compact';
 }
 
 /** Answer to a plan: approve it in a mode, or describe changes to it. */

@@ -673,7 +673,7 @@ export interface UndoneChanges {
 export interface UndoneTurn {
   notebooks: readonly TakenBack[];
 }
-/** Usage of the turn: its tokens and their cost, and the model's context after it. */
+/** Usage of the turn: its tokens and their cost. */
 export interface UsedEvent extends EventHead {
   kind: 'usage';
   input_tokens: number;
@@ -688,12 +688,6 @@ export interface UsedEvent extends EventHead {
   seconds: number;
   /** Number of requests to the model. */
   requests: number;
-  /** Tokens of the model's context that the chat takes after the turn; None if unknown. */
-  context_tokens: number | null;
-  /** Size of the model's context in tokens; None if unknown. */
-  context_window: number | null;
-  /** Whether the agent can compact the chat. */
-  compacts: boolean;
 }
 /** A variable. */
 export interface Variable {

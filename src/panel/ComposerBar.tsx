@@ -1,12 +1,11 @@
 import { runIcon, stopIcon } from '@jupyterlab/ui-components';
-import { useState } from 'react';
 import type { JSX } from 'react';
 
 import { type Mode, MODES } from '../api/events';
 import { dollars, duration, tokens } from '../chat/describe';
 import { type IPanelState, modelOf, modeOf } from '../state/app';
 import { isBusy, type ITurn, total } from '../state/chat';
-import { Button, ToolButton } from './controls';
+import { ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
 
 interface IProps {
@@ -89,84 +88,38 @@ export function SendButtons({ panel }: IProps): JSX.Element {
   );
 }
 
-/** The share of the context, in percent, from which the person is warned. */
-const NEARLY_FULL = 80;
-
-/** Tokens, cost and the model's context, which opens to the figures; nothing before the first answer. */
+/** Tokens and cost of the chat, which open to those of the last answer; nothing before it. */
 function Figures({ turns }: { turns: readonly ITurn[] }): JSX.Element | null {
-  const { controller, trans } = useServices();
-  const [sending, setSending] = useState(false);
+  const { trans } = useServices();
   const { tokens: spent, cost } = total({ turns });
   const last = turns.findLast(turn => !turn.replaced && turn.usage !== null)?.usage;
-  const context = turns.findLast(turn => !turn.replaced && turn.usage?.context_tokens != null);
   if (last == null) {
     return null;
   }
-  const { context_tokens: used, context_window: size, compacts } = context?.usage ?? last;
-  const percent =
-    used == null || size == null ? null : Math.min(100, Math.round((used / size) * 100));
-  const isFull = percent !== null && percent >= NEARLY_FULL;
-  const advice = isFull ? trans.__('Compact the chat, or start another one.') : '';
   const input = last.input_tokens + last.cache_read_tokens + last.cache_write_tokens;
-  const rows: [string, string][] = [
-    [
-      trans.__('Context'),
-      used == null
-        ? ''
-        : percent === null || size == null
-          ? trans.__('%1 tokens', tokens(used))
-          : trans.__('%1% (%2 of %3 tokens)', percent, tokens(used), tokens(size))
-    ],
-    [
-      trans.__('This chat'),
-      [trans.__('%1 tokens', tokens(spent)), ...(cost === null ? [] : [dollars(cost)])].join(' · ')
-    ],
-    [
-      trans.__('Last answer'),
-      [
-        trans.__('%1 in', tokens(input)),
-        trans.__('%1 out', tokens(last.output_tokens)),
-        ...(last.cost_usd === null ? [] : [dollars(last.cost_usd)]),
-        duration(last.seconds)
-      ].join(' · ')
-    ]
-  ];
-  const onCompact = async (): Promise<void> => {
-    setSending(true);
-    try {
-      await controller.compact(trans.__('Compact the chat'));
-    } finally {
-      setSending(false);
-    }
-  };
-  // A pending plan would be passed over by any message.
-  const canCompact = compacts && !isBusy({ turns }) && !turns.some(turn => turn.plans);
+  const figures = (parts: string[], price: number | null): string =>
+    [...parts, ...(price === null ? [] : [dollars(price)])].join(' · ');
   return (
-    <details className={isFull ? 'tk-Figures tk-mod-full' : 'tk-Figures'}>
-      <summary title={trans.__('Tokens, cost and context')}>
-        {percent === null ? trans.__('%1 tokens', tokens(spent)) : trans.__('Context %1%', percent)}
+    <details className="tk-Figures">
+      <summary title={trans.__('Tokens and cost')}>
+        {figures([trans.__('%1 tokens', tokens(spent))], cost)}
       </summary>
       <div className="tk-Figures-box">
         <dl>
-          {rows
-            .filter(([, value]) => value !== '')
-            .map(([name, value]) => (
-              <div key={name}>
-                <dt>{name}</dt>
-                <dd>{value}</dd>
-              </div>
-            ))}
+          <div>
+            <dt>{trans.__('Last answer')}</dt>
+            <dd>
+              {figures(
+                [
+                  trans.__('%1 in', tokens(input)),
+                  trans.__('%1 out', tokens(last.output_tokens)),
+                  duration(last.seconds)
+                ],
+                last.cost_usd
+              )}
+            </dd>
+          </div>
         </dl>
-        <span role="status">{advice}</span>
-        {canCompact && (
-          <Button
-            disabled={sending}
-            title={trans.__('Summarize earlier messages to free context')}
-            onClick={() => void onCompact()}
-          >
-            {trans.__('Compact')}
-          </Button>
-        )}
       </div>
     </details>
   );

@@ -1,61 +1,19 @@
 /** The preview of a variable, and the figures. */
 
 import { ServerConnection } from '@jupyterlab/services';
-import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
+import { act, fireEvent, screen, within } from '@testing-library/react';
 
 import { Stage } from '../testing/panel';
 import { USAGE } from '../testing/events';
 import { box, button } from '../testing/screen';
 
-describe('the figures', () => {
-  const used = async (some: object): Promise<Stage> => {
-    const stage = new Stage();
-    await stage.say('Hello');
-    await stage.happens({ ...USAGE, ...some }, { kind: 'done', end: 'done', text: '' });
-    return stage;
-  };
-
+test('the figures are there from the first answer on', async () => {
   const figures = (): string | undefined => document.querySelector('.tk-Figures')?.textContent;
-
-  it('are not there before an answer, and have no button if the agent has no command', async () => {
-    new Stage();
-    expect(figures()).toBeUndefined();
-    cleanup();
-    await used({ context_tokens: 12_345, context_window: null, compacts: false });
-    expect(figures()).toContain('Context12.3k tokens');
-    expect(screen.queryByRole('button', { name: 'Compact' })).toBeNull();
-  });
-
-  it.each([
-    [100_000, '50', false],
-    [170_000, '85', true]
-  ])('show the share of %i tokens, and warn near the end', async (tokens, percent, warns) => {
-    await used({ context_tokens: tokens, context_window: 200_000, compacts: true });
-    expect(figures()).toContain(`Context ${percent}%`);
-    expect(figures()?.includes('Compact the chat')).toBe(warns);
-  });
-
-  it('compacts the chat, without the context of a message', async () => {
-    const stage = await used({ context_tokens: 9, context_window: 10, compacts: true });
-    fireEvent.click(screen.getByRole('button', { name: 'Compact' }));
-    await stage.settle();
-    expect(stage.sent.at(-1)).toEqual({
-      chat: 'c',
-      message: 'Compact the chat',
-      mode: 'ask',
-      command: 'compact'
-    });
-  });
-
-  it('offers no compacting while a plan waits, which it would pass over', async () => {
-    const stage = await used({ context_tokens: 9, context_window: 10, compacts: true });
-    await stage.say('Plan it', 'u');
-    await stage.happens(
-      { kind: 'plan', text: '1.', notebook: null, model: 'm' },
-      { kind: 'done', end: 'done', text: '' }
-    );
-    expect(screen.queryByRole('button', { name: 'Compact' })).toBeNull();
-  });
+  const stage = new Stage();
+  await stage.say('Hello');
+  expect(figures()).toBeUndefined();
+  await stage.happens({ ...USAGE, cost_usd: 0.5 }, { kind: 'done', end: 'done', text: '' });
+  expect(figures()).toMatch(/tokens · \$0.50Last answer/);
 });
 
 describe('the chip of a variable', () => {

@@ -187,16 +187,6 @@ export class PanelController {
   }
 
   /**
-   * Let the agent replace its history of the chat by a summary.
-   *
-   * @param text - The text of this turn in the chat.
-   */
-  async compact(text: string): Promise<void> {
-    const message = messageOf({ ...BLANK, text }, null, { ...this._options, activeCell: false });
-    await this._send(chat => chat.send({ ...message, command: 'compact' }));
-  }
-
-  /**
    * Send a text without changing the draft.
    *
    * @param text - The text.

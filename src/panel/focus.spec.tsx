@@ -98,7 +98,7 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
       { ...CHANGE, cell: '7' },
       { ...CHANGE, cell: '8', entry: 8 },
       RESULT,
-      { ...USAGE, context_tokens: 90, context_window: 100, compacts: true },
+      USAGE,
       DONE
     );
     stage.api.undo = () => {

@@ -180,7 +180,7 @@ describe('a message without a response', () => {
     }
   );
 
-  it.each(['ask', 'compact', 'resend'] as const)(
+  it.each(['ask', 'resend'] as const)(
     'begins one turn if it is sent again by a button, and later another one (%s)',
     async way => {
       const stage = new Stage();
@@ -193,7 +193,6 @@ describe('a message without a response', () => {
         const [turn] = panel.chat.state.turns;
         const ways = {
           ask: () => panel.ask('Go.'),
-          compact: () => panel.compact('Compact.'),
           resend: () => panel.resend(turn as ITurn)
         };
         void ways[way]();

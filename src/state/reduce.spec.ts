@@ -54,10 +54,7 @@ const STORY = story(
     cost_usd: 0.5,
     session_cost_usd: null,
     seconds: 2,
-    requests: 2,
-    context_tokens: null,
-    context_window: null,
-    compacts: false
+    requests: 2
   },
   { kind: 'done', end: 'done', text: 'There.' }
 );

@@ -87,10 +87,7 @@ export const USAGE = {
   cost_usd: null,
   session_cost_usd: null,
   seconds: 1,
-  requests: 1,
-  context_tokens: null,
-  context_window: null,
-  compacts: false
+  requests: 1
 } as const;
 
 /** The end of a turn. */

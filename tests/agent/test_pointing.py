@@ -136,16 +136,3 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
 def test_what_names_nothing_is_refused(attachment: dict[str, Any]) -> None:
     with pytest.raises(InvalidArguments, match="attachments"):
         parse_request({"message": "Look.", "attachments": [attachment]})
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"chat": "c", "replaces": "t"},
-        {"chat": "c", "attachments": [{"kind": "cell", "cell": "a"}]},
-    ],
-)
-def test_a_command_is_for_a_chat_and_goes_alone(fields: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArguments, match="command"):
-        parse_request({"message": "Compact.", "command": "compact", **fields})

@@ -13,8 +13,8 @@ Run it as a file. It echoes messages, and does what they name:
   ``secret NAME`` (fails with the value of a variable).
 
 ``--no-start`` never answers, ``--no-load`` cannot resume, ``--no-images`` accepts no images,
-``--compacts`` has the command ``/compact``, ``--login`` requires a login, ``--greet`` begins with a
-line that is no message, and ``--stay`` ignores the end of its input and SIGTERM.
+``--login`` requires a login, ``--greet`` begins with a line that is no message, and ``--stay`` ignores the
+end of its input and SIGTERM.
 """
 
 from __future__ import annotations
@@ -164,9 +164,6 @@ class Agent:
         """Open a session."""
         [server] = params["mcpServers"]
         self.sessions[session] = {"server": server, "said": said, "mode": "auto"}
-        if "--compacts" in sys.argv:
-            commands = [{"name": "compact", "description": "Summarize the session."}]
-            self.update(session, "available_commands_update", availableCommands=commands)
 
     def request(self, method: str, params: Json) -> Json:
         """Send a request to the client and return its response."""
@@ -189,15 +186,11 @@ class Agent:
         session, blocks = message["params"]["sessionId"], message["params"]["prompt"]
         kept = self.sessions[session]
         text = blocks[-1]["text"]
-        if text == "/compact":
-            kept["said"].clear()
         kept["said"].append(text)
         Path(f"{session}.json").write_text(json.dumps(kept["said"]))
         word, _, rest = text.partition(" ")
         ending: Json = {"result": {"stopReason": "end_turn", "usage": USAGE}}
         act = getattr(self, f"do_{word}", None)
-        if "--compacts" in sys.argv:
-            self.update(session, "usage_update", used=len(kept["said"]) * 100, size=1_000)
         if act is None:
             self.say(session, text)
         else:

@@ -189,21 +189,6 @@ class AgentSession(Protocol):
         """
         ...
 
-    async def compact(self, *, model: str, credential: TurnCredential) -> None:
-        """Begin a turn in which the agent replaces its history by a summary.
-
-        Called after the previous turn has ended. `Used.compacts` says whether it is possible.
-
-        Args:
-            model: As for `send`.
-            credential: As for `send`.
-
-        Raises:
-            AgentUnavailable: The agent has no such command.
-            AgentDied: The agent has ended.
-        """
-        ...
-
     async def receive(self) -> AgentEvent:
         """Return the next event.
 

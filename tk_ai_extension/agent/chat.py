@@ -358,14 +358,9 @@ class LiveChat:
         message = turn.message
         await self._bind(turn)
         agent = await self._ready(turn)
-        is_command = message.request.command is not None
-        blocks = () if is_command else await self._content(turn)
+        blocks = await self._content(turn)
         credential, self._is_sent = turn.begin(), True
-        if is_command:
-            sending = agent.compact(model=message.model, credential=credential)
-        else:
-            sending = agent.send(blocks, model=message.model, credential=credential)
-        await self._within(turn, sending)
+        await self._within(turn, agent.send(blocks, model=message.model, credential=credential))
         ended = await self._listen(agent, turn)
         if turn.is_stopped:
             return "stopped"

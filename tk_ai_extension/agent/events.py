@@ -284,17 +284,13 @@ class TodoListed:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Usage of the turn: its tokens and their cost, and the model's context after it.
+    """Usage of the turn: its tokens and their cost.
 
     Attributes:
         cost_usd: Cost of the turn by the model's prices; None if unknown.
         session_cost_usd: Cost of Claude's session up to the end of the turn, as its process reports it.
         seconds: Duration from the message to the end.
         requests: Number of requests to the model.
-        context_tokens: Tokens of the model's context that the chat takes after the turn; None if
-            unknown.
-        context_window: Size of the model's context in tokens; None if unknown.
-        compacts: Whether the agent can compact the chat.
     """
 
     kind: ClassVar[str] = "usage"
@@ -307,9 +303,6 @@ class Used:
     session_cost_usd: float | None
     seconds: float
     requests: int
-    context_tokens: int | None = None
-    context_window: int | None = None
-    compacts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

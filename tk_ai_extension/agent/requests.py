@@ -220,9 +220,6 @@ class ChatRequest(_Strict):
     latest: bool = False
     """Without `chat`: continue the newest one whose last message was about this notebook (or,
     without `notebook`, about none), if there is one."""
-    command: Literal["compact"] | None = None
-    """What the agent does instead of answering: `compact` replaces its history of the chat by a
-    summary. The message is shown in the chat and not sent to the agent."""
 
     @model_validator(mode="after")
     def _check(self) -> ChatRequest:
@@ -232,12 +229,6 @@ class ChatRequest(_Strict):
             raise PydanticCustomError("no_chat", "`replaces` requires `chat`")
         if self.undo_replaced and self.replaces is None:
             raise PydanticCustomError("no_turn", "`undo_replaced` requires `replaces`")
-        if self.command is not None and (
-            self.chat is None or self.replaces is not None or self.attachments
-        ):
-            raise PydanticCustomError(
-                "command_alone", "`command` requires `chat`, without `replaces` and `attachments`"
-            )
         return self
 
 

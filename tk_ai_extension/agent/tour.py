@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall, TurnEnded
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
-from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import InternalError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
@@ -50,11 +49,6 @@ class TaskSession:
         """Answer in a task. `TurnEnded` follows, even if the task is cancelled before it starts."""
         self._answering = asyncio.create_task(answer, name="tk-ai agent")
         self._answering.add_done_callback(self._on_end)
-
-    async def compact(self, *, model: str, credential: TurnCredential) -> None:
-        """Refuse: there is no history to compact."""
-        del model, credential
-        raise AgentUnavailable("This agent cannot compact a chat.", hint="Start another chat.")
 
     async def receive(self) -> AgentEvent:
         """Return the next event."""

@@ -27,27 +27,6 @@ async def test_a_turn_and_its_usage(acp: AcpTalk) -> None:
     assert events[-1].data == {"end": "done", "text": "Hello."}
 
 
-async def test_the_context_is_measured_and_compacted_by_an_agent_that_has_the_command(
-    open_acp: OpenAcp,
-) -> None:
-    acp = open_acp("--compacts")
-    chat = (await acp.say("Hello."))[0].data["chat"]
-    (usage,) = of_kind(await acp.say("Again.", chat=chat), "usage")
-    assert (usage["context_tokens"], usage["context_window"]) == (200, 1_000)
-    assert usage["compacts"]
-    events = await acp.say("Compact the chat", chat=chat, command="compact")
-    assert events[-1].data == {"end": "done", "text": "/compact"}
-    assert of_kind(events, "usage")[0]["context_tokens"] == 100
-
-    other = open_acp()
-    events = await other.say("Hello.")
-    assert not of_kind(events, "usage")[0]["compacts"]
-    chat = events[0].data["chat"]
-    events = await other.say("Compact the chat", chat=chat, command="compact")
-    assert of_kind(events, "error")[0]["error"]["code"] == "agent_unavailable"
-    assert (await other.say("Hello.", chat=chat))[-1].data["end"] == "done"
-
-
 @pytest.mark.proves("ext:any-agent")
 @pytest.mark.parametrize("word", ["call", "quiet"])
 async def test_a_reported_or_unreported_call_is_one_card_with_one_approval_and_one_undo(

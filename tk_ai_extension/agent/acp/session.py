@@ -29,7 +29,6 @@ from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.tool_socket import ToolAccess, ToolSocket
 from tk_ai_extension.agent.acp.translator import TooMuchText, Translator, used
 from tk_ai_extension.agent.backend import (
-    COMPACTING,
     OWN_CALL,
     STOP_TIMEOUT,
     AgentEvent,
@@ -73,9 +72,6 @@ CAPABILITIES = {
 ASKING = ("default", "ask", "manual", "read-only", "approve")
 """Ids of modes in which agents ask before they act, the preferred first. What is asked is decided by
 the chat's permission mode; a mode in which the agent decides by itself would bypass it."""
-
-COMPACT = ("compact", "compress")
-"""Names that agents give to their command that compacts the history."""
 
 MAX_EVENTS = 20_000
 """Maximum number of events that are not received yet; an agent that sends more is ended."""
@@ -154,8 +150,6 @@ class AcpSession:
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: _Turn | None = None
         self._cost = config.cost
-        # The agent's command that compacts its history; None if it has none.
-        self._compact: str | None = None
         self._prompting: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger)
         self._ended: str | None = None
@@ -378,18 +372,6 @@ class AcpSession:
             self._prelude = ""
         self._prompt_with(blocks, credential)
 
-    async def compact(self, *, model: str, credential: TurnCredential) -> None:
-        """Begin a turn with the agent's command that compacts its history."""
-        del model
-        if not self.alive:
-            raise await self.died()
-        if self._compact is None:
-            raise AgentUnavailable(
-                f"{self._title} cannot compact a chat.", hint="Start another chat."
-            )
-        self._prompt_with([{"type": "text", "text": f"/{self._compact}"}], credential)
-        self._emit(Working(COMPACTING))
-
     async def receive(self) -> AgentEvent:
         """Return the next event."""
         event = await self._events.get()
@@ -476,16 +458,9 @@ class AcpSession:
             error = ModelFailed(f"{self._title} refused to answer.", hint="Change the message.")
         translator, usage = turn.translator, mapping(result.get("usage"))
         self._cost = self._cost if translator.cost is None else translator.cost
-        if usage or translator.cost is not None or translator.context is not None:
-            event = used(
-                usage,
-                self._cost,
-                turn.cost,
-                time.monotonic() - turn.began,
-                (translator.context, translator.window),
-                compacts=self._compact is not None,
-            )
-            self._events.put_nowait(event)
+        if usage or translator.cost is not None:
+            seconds = time.monotonic() - turn.began
+            self._events.put_nowait(used(usage, self._cost, turn.cost, seconds))
         self._events.put_nowait(Checkpoint(self._checkpoint))
         self._events.put_nowait(TurnEnded(None if turn.stopped else error))
 
@@ -565,11 +540,7 @@ class AcpSession:
 
     def _update(self, given: Mapping[str, Any]) -> None:
         turn, update = self._turn, mapping(given.get("update"))
-        if update.get("sessionUpdate") == "available_commands_update":
-            # It comes between turns, also before the session's id is known.
-            names = [mapping(each).get("name") for each in update.get("availableCommands") or ()]
-            self._compact = next((each for each in COMPACT if each in names), None)
-        elif turn is not None and not turn.stopped and given.get("sessionId") == self._session:
+        if turn is not None and not turn.stopped and given.get("sessionId") == self._session:
             try:
                 self._emit(*turn.translator.translate(update), of=turn)
             except TooMuchText:

@@ -54,10 +54,6 @@ class Translator:
         self._total = 0
         self.cost: float | None = None
         """The cost of the session in US dollars, as last reported; None if unknown."""
-        self.context: int | None = None
-        """Tokens of the model's context that are used, as last reported; None if unknown."""
-        self.window: int | None = None
-        """Size of the model's context in tokens; None if unknown."""
 
     @property
     def running(self) -> bool:
@@ -130,9 +126,6 @@ class Translator:
             yield _answered(call)
 
     def _read_usage(self, update: Mapping[str, Any]) -> None:
-        used, size = update.get("used"), update.get("size")
-        if isinstance(used, int) and isinstance(size, int):
-            self.context, self.window = used, size if size > 0 else None
         cost = mapping(update.get("cost"))
         if cost.get("currency") == "USD" and isinstance(cost.get("amount"), int | float):
             self.cost = float(cost["amount"])
@@ -181,13 +174,7 @@ def _todo(update: Mapping[str, Any]) -> list[TodoItem]:
 
 
 def used(
-    usage: Mapping[str, Any],
-    cost: float | None,
-    before: float | None,
-    seconds: float,
-    context: tuple[int | None, int | None] = (None, None),
-    *,
-    compacts: bool = False,
+    usage: Mapping[str, Any], cost: float | None, before: float | None, seconds: float
 ) -> Used:
     """Return the usage of a turn.
 
@@ -196,8 +183,6 @@ def used(
         cost: The cost of the session in US dollars; None if unknown.
         before: The same before the turn.
         seconds: The duration of the turn.
-        context: Tokens of the model's context that are used, and its size; None if unknown.
-        compacts: Whether the agent can compact the chat.
     """
 
     def tokens(name: str) -> int:
@@ -213,7 +198,4 @@ def used(
         session_cost_usd=cost,
         seconds=round(seconds, 3),
         requests=0,
-        context_tokens=context[0],
-        context_window=context[1],
-        compacts=compacts,
     )

@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COMPACT = "/compact"
-"""The CLI's command that replaces its history by a summary."""
-
 
 @dataclass(frozen=True, slots=True)
 class ClaudeConfig:
@@ -199,29 +196,13 @@ class ClaudeSession:
         credential: TurnCredential,
     ) -> None:
         """Begin a turn."""
-        await self._begin(_message(content), model, credential)
-
-    async def compact(self, *, model: str, credential: TurnCredential) -> None:
-        """Begin a turn in which the CLI replaces its history by a summary."""
-        # Without the mark of other messages: the CLI carries the command out.
-        message = _message([TextBlock(COMPACT)], is_verbatim=False)
-        await self._begin(message, model, credential, compacts=True)
-
-    async def _begin(
-        self,
-        message: AsyncIterator[Json],
-        model: str,
-        credential: TurnCredential,
-        *,
-        compacts: bool = False,
-    ) -> None:
         self._turn.token = credential.token
-        self._translator = Translator(self._meter, self._redact, compacts=compacts)
+        self._translator = Translator(self._meter, self._redact)
         try:
             if model != self._model:
                 await self._client.set_model(model)
                 self._model = model
-            await self._client.query(message)
+            await self._client.query(_message(content))
         except Exception as error:
             # As in `interrupt`.
             said = self._redact(str(error))
@@ -284,20 +265,14 @@ def _import_sdk() -> None:
         import_module("claude_agent_sdk")
 
 
-async def _message(
-    content: Sequence[ContentBlock], *, is_verbatim: bool = True
-) -> AsyncIterator[Json]:
-    """Yield the message of a person.
-
-    Args:
-        content: Its blocks.
-        is_verbatim: Whether the text is delivered as written: no `@/path` in it is read, no `/cost` runs.
-    """
+async def _message(content: Sequence[ContentBlock]) -> AsyncIterator[Json]:
+    """Yield the message of a person."""
     yield {
         "type": "user",
         "message": {"role": "user", "content": [_block(each) for each in content]},
         "parent_tool_use_id": None,
-        **({"client_composed": True} if is_verbatim else {}),
+        # Deliver the text as written: no `@/path` in it is read, no `/cost` runs.
+        "client_composed": True,
     }
 
 

@@ -65,54 +65,6 @@ class CostMeter:
         return round(total - before if before <= total else total, 9)
 
 
-class ContextMeter:
-    """Meter of the model's context at the end of a turn.
-
-    Attributes:
-        tokens: Tokens of the last request with its answer, or of the summary after compacting;
-            None if there was none.
-    """
-
-    def __init__(self) -> None:
-        self.tokens: int | None = None
-        self._model = ""
-        self._asked = 0
-
-    def read(self, event: Mapping[str, Any]) -> None:
-        """Read an event of a streamed answer."""
-        message: Json = event.get("message") or {}
-        usage: Json = message.get("usage") or event.get("usage") or {}
-        answered = int(usage.get("output_tokens") or 0)
-        if event.get("type") == "message_start":
-            self._model = str(message.get("model", ""))
-            self._asked = _turn_tokens(usage) - answered
-        elif event.get("type") != "message_delta":
-            return
-        # Some providers count the input only at the end.
-        self.tokens = max(self._asked + answered, _turn_tokens(usage)) or None
-
-    def compacted(self, data: Mapping[str, Any]) -> None:
-        """Take the size of the summary that replaces the history."""
-        about: Json = data.get("compact_metadata") or {}
-        after = about.get("post_tokens")
-        self.tokens = after if isinstance(after, int) else None
-
-    def window(self, result: ResultMessage) -> int | None:
-        """Return the size of the model's context; None for a model that the CLI does not know.
-
-        It takes a size for each model, and marks by `costBasis` that it does not know the model
-        (measured with the CLI 2.1.332; the SDK's types do not have that field).
-        """
-        usage: Mapping[str, Any] = result.model_usage or {}
-        # Compacting streams nothing: then the session's only model counts.
-        model = self._model or (next(iter(usage)) if len(usage) == 1 else "")
-        known: Mapping[str, Any] = usage.get(model) or {}
-        window = known.get("contextWindow")
-        if known.get("costBasis") == "unknown" or not isinstance(window, int):
-            return None
-        return window
-
-
 def _turn_tokens(usage: Json) -> int:
     names = (
         "input_tokens",
@@ -134,23 +86,15 @@ class Translator:
     Args:
         meter: Measures the cost of the process's turns.
         redact: Removes secrets from a text: an API may repeat the key that it refuses.
-        compacts: Whether the turn compacts the chat.
     """
 
-    def __init__(
-        self, meter: CostMeter, redact: Callable[[str], str] = str, *, compacts: bool = False
-    ) -> None:
+    def __init__(self, meter: CostMeter, redact: Callable[[str], str] = str) -> None:
         self._meter = meter
         self._redact = redact
         self.interrupted = False
         """Whether the turn was interrupted."""
         self.refused: ToolError | None = None
         """The error of a key that the provider refused: no retry makes it valid."""
-        self._compacts = compacts
-        self._compacted = False
-        # What the CLI says instead of compacting.
-        self._said = ""
-        self._context = ContextMeter()
         # Tool names of the calls so far, by call id.
         self._called: dict[str, str] = {}
         # The session's last entry, for forking it (`resume_session_at`).
@@ -172,14 +116,11 @@ class Translator:
         match message:
             case sdk.StreamEvent():
                 if message.parent_tool_use_id is None:
-                    self._context.read(message.event)
                     yield from self._streamed(message.event)
             case sdk.AssistantMessage():
                 self._position = message.uuid or self._position
                 for block in message.content:
-                    if isinstance(block, sdk.TextBlock):
-                        self._said = block.text
-                    elif isinstance(block, sdk.ToolUseBlock):
+                    if isinstance(block, sdk.ToolUseBlock):
                         # Of a user's MCP server: its name and the tool's.
                         tool = block.name.removeprefix(PREFIX).removeprefix("mcp__")
                         self._called[block.id] = tool
@@ -195,28 +136,17 @@ class Translator:
                 # The CLI's own words about a command, which end its entries in the history.
                 self._position = message.uuid or self._position
             case sdk.ResultMessage():
-                yield _used(message, self._meter.turn(message), self._context)
+                yield _used(message, self._meter.turn(message))
                 yield Checkpoint(message.session_id, self._position)
-                failed = self.refused or failure(message, self._redact)
-                yield TurnEnded(failed or self._not_compacted())
-            case sdk.SystemMessage(subtype="compact_boundary", data=data):
-                self._compacted = True
-                self._context.compacted(data)
-                said = "Claude has replaced the earlier messages by a summary."
-                yield Noticed(said)
+                yield TurnEnded(self.refused or failure(message, self._redact))
+            case sdk.SystemMessage(subtype="compact_boundary"):
+                yield Noticed("Claude has replaced the earlier messages by a summary.")
             case sdk.SystemMessage(subtype="api_retry", data={"error_status": 401}):
                 self.refused = provider_error(401, "")
             case sdk.SystemMessage():
                 yield from _system(message.subtype, message.data)
             case _:
                 pass
-
-    def _not_compacted(self) -> ToolError | None:
-        """Return the error of a turn that should have compacted the chat and has not."""
-        if self._compacted or not self._compacts:
-            return None
-        said = self._redact(self._said.removeprefix("Error: ")).rstrip(".")[:500]
-        return ModelFailed(f"The chat could not be compacted: {said or 'no summary'}.")
 
     def _streamed(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
         match event.get("type"):
@@ -319,7 +249,7 @@ def provider_error(status: int | None, said: str, hint: str | None = None) -> To
     return ModelFailed(f"The model could not answer: {said}.", hint=hint)
 
 
-def _used(result: ResultMessage, cost: float | None, context: ContextMeter) -> Used:
+def _used(result: ResultMessage, cost: float | None) -> Used:
     usage = result.usage or {}
 
     def tokens(name: str) -> int:
@@ -334,9 +264,6 @@ def _used(result: ResultMessage, cost: float | None, context: ContextMeter) -> U
         session_cost_usd=result.total_cost_usd,
         seconds=round(result.duration_ms / 1000, 3),
         requests=result.num_turns,
-        context_tokens=context.tokens,
-        context_window=context.window(result),
-        compacts=True,
     )
 
 
