@@ -65,10 +65,10 @@ c.JupyterHub.services = [{{"name": "test", "api_token": "{token}"}}]
 """
 
 SERVER = """\
-import tk_ai_extension.server.listeners as listeners
+import tk_ai_extension.server.services as services
 
 c = get_config()
-listeners.INTERVAL = 0.5
+services.ACTIVITY_INTERVAL = 0.5
 c.ServerApp.jpserver_extensions = {extensions}
 c.TkAIExtensionApp.chat_provider = "tour"
 """

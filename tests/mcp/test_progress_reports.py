@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tk_ai_extension.mcp import server
-from tk_ai_extension.mcp.server import MAX_WAITING, ProgressReporter
+from tk_ai_extension.mcp import calls
+from tk_ai_extension.mcp.calls import MAX_WAITING, ProgressReporter
 
 
 class Session:
@@ -35,7 +35,7 @@ class Session:
 async def test_a_report_that_fails_does_not_delay_the_result(
     fails_at: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "DRAIN", 3600.0)
+    monkeypatch.setattr(calls, "DRAIN", 3600.0)
     session: Any = Session(fails_at)
     progress = ProgressReporter(session)
     with caplog.at_level(logging.WARNING):

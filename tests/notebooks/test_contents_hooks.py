@@ -30,7 +30,7 @@ from tk_ai_extension.model.operations import Delete, Insert, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
 from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.notebooks.stored import StoredDocument
-from tk_ai_extension.server.listeners import CONTENTS_EVENTS
+from tk_ai_extension.server.services import CONTENTS_EVENTS
 from tk_ai_extension.workspace.paths import notebook_path
 
 

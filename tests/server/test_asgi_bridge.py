@@ -11,7 +11,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler
 
-from tk_ai_extension.server.asgi import AsgiApp, AsgiExchange, Message, Receive, Send
+from tk_ai_extension.server.handlers.mcp import AsgiApp, AsgiExchange, Message, Receive, Send
 
 DEADLINE = 10
 

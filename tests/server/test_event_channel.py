@@ -21,7 +21,6 @@ from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_users import ServesTwoUsers, headers_of
 from tests.support.scripted_model import Answer, Held, ScriptedModel
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.server import page_channels
 from tk_ai_extension.server.handlers import tabs
 
 DEADLINE = 30.0
@@ -287,7 +286,7 @@ async def test_topics_that_there_are_not_end_the_connection(
 async def test_topics_are_bounded_and_those_that_ended_count_no_more(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_channels, "MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(tabs, "MAX_SUBSCRIPTIONS", 2)
     page = await open_page("page")
     for number in range(1, 5):
         await page.send({"subscribe": number, "permissions": True})

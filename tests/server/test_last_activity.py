@@ -14,7 +14,7 @@ from traitlets.config import Config
 from tests.proposals import running
 from tests.server.conftest import Ask, Call
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.server import listeners
+from tk_ai_extension.server import services
 from tk_ai_extension.workspace.permission_requests import PermissionRequest, Reply
 
 
@@ -26,10 +26,10 @@ async def test_a_call_that_waits_is_activity_until_it_is_answered(
     jp_root_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listeners, "INTERVAL", 0.05)
+    monkeypatch.setattr(services, "ACTIVITY_INTERVAL", 0.05)
     server = extension.serverapp
     times = server.web_app.settings["last_activity_times"]
-    looking = listeners.ServerActivity(
+    looking = services.ServerActivity(
         server.web_app.settings,
         server.kernel_manager,
         extension.services.working,
@@ -44,7 +44,7 @@ async def test_a_call_that_waits_is_activity_until_it_is_answered(
         while len(seen) < 3:
             await asyncio.wait([waiting], timeout=0.05)
             assert not waiting.done()
-            seen |= {times[listeners.NAME]} if listeners.NAME in times else set()
+            seen |= {times[services.NAME]} if services.NAME in times else set()
         assert extension.current_activity()
         assert server.extension_manager.any_activity()
         (jp_root_dir / "go").touch()
@@ -67,7 +67,7 @@ class Culled:
         server = extension.serverapp
         self._manager = server.kernel_manager
         self._manager.cull_idle_timeout = 60
-        self._activity = listeners.ServerActivity(
+        self._activity = services.ServerActivity(
             server.web_app.settings,
             self._manager,
             extension.services.working,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.server.test_event_channel import OpenPage, open_page
 from tk_ai_extension.model.errors import DiskFull, LimitReached, ToolError
-from tk_ai_extension.server.page_channels import PageChannels
+from tk_ai_extension.server.handlers.tabs import PageChannels
 
 __all__ = ["open_page"]
 

@@ -39,7 +39,7 @@ from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, History
 from tk_ai_extension.agent.turn import Turn, TurnActions
 from tk_ai_extension.agent.user_servers import ServerConfig
-from tk_ai_extension.mcp.descriptions import error_content
+from tk_ai_extension.mcp.calls import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     InvalidTurnCredential,

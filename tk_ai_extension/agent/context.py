@@ -32,7 +32,7 @@ from tk_ai_extension.agent.requests import (
     shown,
 )
 from tk_ai_extension.agent.user_servers import ServersInfo, UserServers
-from tk_ai_extension.mcp.descriptions import INSTRUCTIONS
+from tk_ai_extension.mcp.calls import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.encoding import encodable_text

@@ -14,7 +14,7 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.mcp.descriptions import describe
+from tk_ai_extension.mcp.calls import describe
 from tk_ai_extension.tools.registry import Registry
 
 SERVER = "tk"

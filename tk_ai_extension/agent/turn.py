@@ -35,7 +35,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.store import ChatLog
-from tk_ai_extension.mcp.descriptions import error_content, result_content
+from tk_ai_extension.mcp.calls import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import mcp_types as types
+from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.requests import Request
 
-from tk_ai_extension.mcp.requests import Context, is_modern
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal, one_line
 from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 
 logger = logging.getLogger(__name__)
+
+Context = ServerRequestContext[Any, Request | None]
+"""Context that the SDK passes to a handler; ``request`` is None without HTTP (stdio)."""
 
 _QUESTIONS = {
     "once": "Approve once",
@@ -25,6 +30,11 @@ _QUESTIONS = {
     "notebook_tool": "Approve this tool in this notebook",
     "deny": "Deny",
 }
+
+
+def is_modern(context: Context) -> bool:
+    """Whether the request uses the protocol without sessions (2026-07-28 and later)."""
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 class ElicitingApprover:

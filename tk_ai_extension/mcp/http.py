@@ -6,25 +6,55 @@ import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import Any
 
 import sse_starlette.sse
+from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
+from tk_ai_extension._version import __version__
 from tk_ai_extension.mcp import McpClient
-from tk_ai_extension.mcp.requests import Context, Requests
-from tk_ai_extension.mcp.server import RunningCalls, build_server
+from tk_ai_extension.mcp.calls import CLIENT, INSTRUCTIONS, Requests, RunningCalls, Tools
+from tk_ai_extension.mcp.resources import Prompts, Resources
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
-CLIENT = "tk_ai.client"
-"""Key of the `McpClient` in the ASGI scope."""
-
 _alone: ContextVar[bool] = ContextVar("tk_ai_alone", default=False)
 """Whether only the response can be sent to the present request: no progress, and no question."""
+
+
+def build_server(
+    requests: Requests, default_registry: Callable[[], Registry], running: RunningCalls
+) -> Server[Any]:
+    """Build an MCP server over a workspace.
+
+    Args:
+        requests: Returns the clients and callers of its requests.
+        default_registry: Returns the tools that read resources.
+        running: Where its calls run, and are ended.
+    """
+    tools = Tools(requests, running)
+    resources = Resources(requests, default_registry)
+    prompts = Prompts(resources)
+    return Server[Any](
+        "tk-ai-extension",
+        version=__version__,
+        title="Jupyter notebooks",
+        instructions=INSTRUCTIONS,
+        # No argument of a tool is sent as a header (`x-mcp-header` in a schema).
+        get_tool_input_schema=lambda _name: None,
+        on_list_tools=tools.list,
+        on_call_tool=tools.call,
+        on_list_resources=resources.list,
+        on_list_resource_templates=resources.templates,
+        on_read_resource=resources.read,
+        on_list_prompts=prompts.list,
+        on_get_prompt=prompts.get,
+    )
 
 
 class McpHttp:
@@ -56,11 +86,9 @@ class McpHttp:
         self.workspace = workspace
         self.default_registry = default_registry
         self.running = RunningCalls()
-        self._silent: set[str] = set()
+        self._requests = Requests(workspace)
         self._manager = _Sessions(
-            build_server(
-                Requests(workspace, _client_of, self._silent), default_registry, self.running
-            ),
+            build_server(self._requests, default_registry, self.running),
             session_idle_timeout=session_timeout,
             max_sessions=max_sessions,
             max_request_body_size=max_body,
@@ -88,7 +116,7 @@ class McpHttp:
         """Answer a request of ASGI, with this client and this body."""
         # A call that may wait for long gets a stream, whose pings keep proxies from closing it.
         alone = (
-            client.session in self._silent
+            client.session in self._requests.silent
             and b"progressToken" not in body
             and b'"wait"' not in body
         )
@@ -133,11 +161,6 @@ class _Sessions(StreamableHTTPSessionManager):
         if transport is not None:
             transport.__class__ = _Transport
         return transport
-
-
-def _client_of(context: Context) -> McpClient:
-    assert context.request is not None
-    return context.request.scope[CLIENT]
 
 
 @lru_cache(maxsize=100)

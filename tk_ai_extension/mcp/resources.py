@@ -13,7 +13,8 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
-from tk_ai_extension.mcp.requests import Context, Requests, is_modern, one_page
+from tk_ai_extension.mcp.approvals import Context, is_modern
+from tk_ai_extension.mcp.calls import Requests, one_page
 from tk_ai_extension.model.digest import error_text, sanitise
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError

@@ -17,10 +17,19 @@ from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.handlers.tabs import CHANNELS_KEY, SOCKETS, TABS_KEY
-from tk_ai_extension.server.listeners import PathEvents, ServerActivity
-from tk_ai_extension.server.page_channels import PageChannels
-from tk_ai_extension.server.services import Managers, ServerComponents, Services
+from tk_ai_extension.server.handlers.tabs import (
+    CHANNELS_KEY,
+    SOCKETS,
+    TABS_KEY,
+    PageChannels,
+)
+from tk_ai_extension.server.services import (
+    Managers,
+    PathEvents,
+    ServerActivity,
+    ServerComponents,
+    Services,
+)
 from tk_ai_extension.server.settings import ExtensionSettings
 from tk_ai_extension.workspace.dumpable import hide_process
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from jupyter_server._tz import utcnow
+from tornado.ioloop import PeriodicCallback
 from tornado.web import HTTPError
 
 from tk_ai_extension.agent.process import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
-from tk_ai_extension.server.asgi import AsgiExchange
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
     from pathlib import Path
 
+    from jupyter_events import EventLogger
     from jupyter_server.serverapp import ServerApp
     from jupyter_server.services.contents.manager import ContentsManager
     from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
@@ -45,6 +51,14 @@ T = TypeVar("T")
 
 SETTLING = 1.0
 """Delay before background imports, in seconds: after the start, and again before MCP."""
+
+ACTIVITY_INTERVAL = 20.0
+"""Polling interval in seconds: cullers count in minutes."""
+
+NAME = "tk_ai_extension"
+
+CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+"""The schema of the events that Jupyter's contents managers emit."""
 
 CHATS = "chats.sqlite"
 """The file of the chats in `ServerComponents.state`."""
@@ -244,8 +258,8 @@ class Services:
         self.owner = owner()
         """The user who runs the server; looked up once, since that may query a directory service."""
         self.registries = Registries(settings.toolsets, settings.allowed_toolsets)
-        self.exchanges: set[AsgiExchange] = set()
-        """Running MCP requests."""
+        self.exchanges: dict[asyncio.Event, bool] = {}
+        """By the end of each running MCP request, whether it is a call and not a session's event stream."""
         self.streams: set[asyncio.Task[None]] = set()
         """Open event streams."""
         self.streaming_users: Counter[str] = Counter()
@@ -286,7 +300,7 @@ class Services:
         made = self._chats.made
         chats = len(made.working) if made is not None else 0
         runs = len(self.workspace.executions.active()) if "_components" in vars(self) else 0
-        posts = sum(exchange.is_call for exchange in self.exchanges)
+        posts = sum(self.exchanges.values())
         return self.calls + posts + runs + chats
 
     async def kernels_in_use(self) -> set[str]:
@@ -457,8 +471,8 @@ class Services:
         mcp = await self._mcp.settled()
         if mcp is not None:
             await mcp.close()
-        for exchange in list(self.exchanges):
-            exchange.gone.set()
+        for gone in list(self.exchanges):
+            gone.set()
         for stream in list(self.streams):
             stream.cancel()
         await self.workspace.close()
@@ -554,3 +568,83 @@ class Services:
 
         async with self._importing:
             await asyncio.to_thread(work)
+
+
+class ServerActivity:
+    """Reports running work in Jupyter's ``last_activity_times``, and in the ``last_activity`` of kernels.
+
+    JupyterHub and `ServerApp.shutdown_no_activity_timeout` only count arriving requests and
+    kernels, not a waiting call or a turn that waits for approval. `MappingKernelManager.cull_idle_timeout`
+    only counts what a kernel runs, not the turn that has its variables and thinks or waits.
+
+    Args:
+        settings: The web application's settings.
+        manager: The server's kernel manager.
+        working: Returns the number of running operations.
+        kernels_in_use: Returns the kernels that running work needs, even while they run nothing.
+    """
+
+    def __init__(
+        self,
+        settings: MutableMapping[str, Any],
+        manager: Any,
+        working: Callable[[], int],
+        kernels_in_use: Callable[[], Awaitable[Iterable[str]]],
+    ) -> None:
+        self._times: dict[str, datetime] = settings.setdefault("last_activity_times", {})
+        self._manager = manager
+        self._working = working
+        self._kernels_in_use = kernels_in_use
+        self._looking = PeriodicCallback(self._look, ACTIVITY_INTERVAL * 1_000)
+
+    def start(self) -> None:
+        """Start polling."""
+        self._looking.start()
+
+    def stop(self) -> None:
+        """Stop polling."""
+        self._looking.stop()
+
+    async def _look(self) -> None:
+        if not self._working():
+            return
+        self._times[NAME] = utcnow()
+        for kernel_id in await self._kernels_in_use():
+            with suppress(KeyError):  # it was shut down meanwhile
+                self._manager.get_kernel(kernel_id).last_activity = utcnow()
+
+
+class PathEvents:
+    """Listens for files and folders that are renamed or deleted through Jupyter's contents manager.
+
+    Args:
+        event_logger: Jupyter's event logger.
+        renamed: Called with the old and the new path of a file or folder.
+        deleted: Called with the path of one that was deleted.
+    """
+
+    def __init__(
+        self,
+        event_logger: EventLogger,
+        renamed: Callable[[str, str], Awaitable[None]],
+        deleted: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._event_logger = event_logger
+        self._renamed = renamed
+        self._deleted = deleted
+        event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._event_logger.remove_listener(schema_id=CONTENTS_EVENTS, listener=self._on_event)
+
+    async def _on_event(self, logger: EventLogger, schema_id: str, data: Json) -> None:  # noqa: ARG002
+        match data.get("action"):
+            case "rename":
+                old, new = data["source_path"].strip("/"), data["path"].strip("/")
+                if old != new:
+                    await self._renamed(old, new)
+            case "delete":
+                await self._deleted(data["path"].strip("/"))
+            case _:
+                pass
