@@ -16,7 +16,7 @@ import pytest
 from tornado.httpclient import AsyncHTTPClient
 
 from tests.proofs import ROOT
-from tk_ai_extension.agent.tour import END
+from tk_ai_extension.agent.tour import read_script
 
 
 async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def check_chat(printed: str) -> None:
     )
     answer = json.loads(response.body)
     assert answer["end"] == "done"
-    assert answer["text"] == END
+    assert answer["text"] == read_script()["end"]
     assert [(call["tool"], call["ok"]) for call in answer["calls"]] == [
         *(("read_notebook", True), ("insert_cell", True)),
         *(("insert_and_execute_cell", True),) * 2,

@@ -14,7 +14,6 @@ from tornado.tcpserver import TCPServer
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import ScriptedModel
-from tk_ai_extension.agent import tour as texts
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
@@ -23,7 +22,12 @@ from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.store import ChatStore
+from tk_ai_extension.agent.tour import read_script
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer
+
+SCRIPT = read_script()
+TITLE_CELL = SCRIPT["steps"][0]["arguments"]["source"]
+FIXED_CELL = SCRIPT["steps"][-1]["fix"][0]["arguments"]["source"]
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ async def test_the_whole_tour_works_in_the_active_notebook(
     harness.write("mine.ipynb", "prices = [3, 4, 5]")
     events = await tour.say("What is this?", notebook="mine.ipynb", mode="auto")
 
-    assert texts.INTRO in text_of(events)
+    assert SCRIPT["intro"] in text_of(events)
     assert [(answer["tool"], answer["ok"]) for answer in of_kind(events, "tool_result")] == [
         ("read_notebook", True),
         ("insert_cell", True),
@@ -67,19 +71,23 @@ async def test_the_whole_tour_works_in_the_active_notebook(
         ("overwrite_cell", True),
         ("execute_cell", True),
     ]
-    assert events[-1].data == {"end": "done", "text": texts.END}
+    assert events[-1].data == {"end": "done", "text": SCRIPT["end"]}
     mine, title, data, plot, fixed = harness.on_disk("mine.ipynb").cells
     assert mine.source == "prices = [3, 4, 5]"
-    assert title.source == texts.TITLE_CELL
+    assert title.source == TITLE_CELL
     assert data.outputs[0].text.startswith(" 0 min  84.0 °C\n")
     assert "image/png" in plot.outputs[0].data
-    assert fixed.source == texts.FIXED_CELL
+    assert fixed.source == FIXED_CELL
     assert "°C in 30 minutes" in fixed.outputs[0].text
 
 
 @pytest.mark.parametrize(
     ("message", "begins", "said"),
-    [("Hello", False, texts.MENU), ("connect", False, texts.CONNECT), ("start", True, texts.END)],
+    [
+        ("Hello", False, SCRIPT["menu"]),
+        ("connect", False, SCRIPT["connect"]),
+        ("start", True, SCRIPT["end"]),
+    ],
 )
 async def test_each_answer_says_that_it_is_the_tour_which_starts_when_asked(
     tour: Talk, harness: ToolHarness, message: str, begins: bool, said: str
@@ -92,8 +100,8 @@ async def test_each_answer_says_that_it_is_the_tour_which_starts_when_asked(
         if event.kind == "permission":
             harness.workspace.policy.answer(USER, event.data["id"], "once")
     text = text_of(events)
-    assert text.startswith(texts.LABEL)
-    assert texts.INTRO in text
+    assert text.startswith(SCRIPT["label"])
+    assert SCRIPT["intro"] in text
     assert text.endswith(said)
     assert bool(of_kind(events, "tool_call")) == begins
 
@@ -105,7 +113,7 @@ async def test_the_plan_of_the_tour_is_approved_and_carried_out(
     harness.write("mine.ipynb", "prices = [3, 4, 5]")
     plan = await tour.say("start", notebook="mine.ipynb", mode="plan")
     (made,) = of_kind(plan, "plan")
-    assert made["text"].endswith(texts.PLAN)
+    assert made["text"].endswith(SCRIPT["plan"])
     answer = parse_plan_answer({"plan": plan[0].turn, "answer": "approve", "mode": "edit"})
     begun = await tour.chats.answer_plan(USER, plan[0].data["chat"], answer)
     events: list[Event] = []
@@ -115,7 +123,7 @@ async def test_the_plan_of_the_tour_is_approved_and_carried_out(
             harness.workspace.policy.answer(USER, event.data["id"], "notebook")
     # In this mode only running is asked for.
     assert [asked["effect"] for asked in of_kind(events, "permission")] == ["EXECUTE"]
-    assert events[-1].data == {"end": "done", "text": texts.END}
+    assert events[-1].data == {"end": "done", "text": SCRIPT["end"]}
 
 
 async def answered(
@@ -136,8 +144,8 @@ async def test_a_refusal_holds_and_ends_the_tour(tour: Talk, harness: ToolHarnes
     before = path.read_bytes()
     events = await answered(tour, harness, "deny", notebook="mine.ipynb")
     [asked] = of_kind(events, "permission")
-    assert texts.TITLE_CELL.splitlines()[0] in asked["preview"]
-    assert events[-1].data["text"] == texts.REFUSED
+    assert TITLE_CELL.splitlines()[0] in asked["preview"]
+    assert events[-1].data["text"] == SCRIPT["refused"]
     assert path.read_bytes() == before
 
 
@@ -152,8 +160,8 @@ async def test_a_person_without_a_notebook_gets_one_and_is_asked_before_each_cha
         "overwrite_cell",
         "execute_cell",
     ]
-    assert events[-1].data["text"] == texts.END
-    assert [cell.source for cell in harness.on_disk("tour.ipynb").cells][-1] == texts.FIXED_CELL
+    assert events[-1].data["text"] == SCRIPT["end"]
+    assert [cell.source for cell in harness.on_disk("tour.ipynb").cells][-1] == FIXED_CELL
 
 
 async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
@@ -164,7 +172,7 @@ async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
     events = await tour.say("start", notebook="shell.ipynb", mode="auto")
     *_, ran = of_kind(events, "tool_result")
     assert (ran["tool"], ran["ok"]) == ("insert_and_execute_cell", False)
-    assert events[-1].data == {"end": "done", "text": texts.BROKEN}
+    assert events[-1].data == {"end": "done", "text": SCRIPT["broken"]}
 
 
 async def test_a_key_is_used_as_soon_as_it_is_there(models: ClaudeModels, tmp_path: Path) -> None:
