@@ -33,7 +33,7 @@ from tk_ai_extension.agent.backend import (
 )
 from tk_ai_extension.agent.claude.process import started_by_launcher, without
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.claude.translator import PREFIX, CostMeter, Translator
+from tk_ai_extension.agent.claude.translator import PREFIX, Translator
 from tk_ai_extension.agent.environment import SECRET_WORDS, inherited, matches
 from tk_ai_extension.agent.process import gc_paused, make_work_folder
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
@@ -137,7 +137,7 @@ class ClaudeBackend:
             if await asyncio.to_thread(_is_missing, self._config.folder, config.history):
                 raise HistoryMissing(said) from error
             raise AgentDied(said) from error
-        return ClaudeSession(client, config.model, turn, CostMeter(config.cost), provider.redact)
+        return ClaudeSession(client, config, turn, provider.redact)
 
     async def forget(self, session: str) -> None:
         """Remove the CLI's data of a session."""
@@ -158,26 +158,23 @@ class ClaudeSession:
 
     Args:
         client: The connected client of the SDK.
-        model: The model's id.
+        config: Settings of the session.
         turn: Holds the token of the running turn for the tool server.
-        meter: Measures the cost of its turns.
         redact: Removes the model's secrets from a text: what the process says may hold some.
     """
 
     def __init__(
         self,
         client: ClaudeSDKClient,
-        model: str,
+        config: SessionConfig,
         turn: _TurnToken,
-        meter: CostMeter,
         redact: Callable[[str], str],
     ) -> None:
         self._client = client
-        self._model = model
+        self._model = config.model
         self._turn = turn
-        self._meter = meter
         self._redact = redact
-        self._translator = Translator(meter, redact)
+        self._translator = Translator(redact, config.cost or 0.0)
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
         self._ended = "Claude's process has ended."
@@ -197,7 +194,7 @@ class ClaudeSession:
     ) -> None:
         """Begin a turn."""
         self._turn.token = credential.token
-        self._translator = Translator(self._meter, self._redact)
+        self._translator = Translator(self._redact, self._translator.spent)
         try:
             if model != self._model:
                 await self._client.set_model(model)

@@ -34,63 +34,18 @@ if TYPE_CHECKING:
 PREFIX = f"mcp__{SERVER}__"
 
 
-class CostMeter:
-    """Meter of the cost of turns: the difference between the totals of two results of one process.
-
-    ``total_cost_usd`` and ``model_usage`` of a result cover the session, ``usage`` covers the turn. A
-    process that resumes a session continues its total where it was the last process to save it, and
-    starts at 0 otherwise (measured with the CLI of claude-agent-sdk 0.2).
-
-    Args:
-        resumed: The session's total in US dollars before this process, if it resumes one; None if
-            unknown. A process that begins a session has 0.
-    """
-
-    def __init__(self, resumed: float | None = 0.0) -> None:
-        self._total = resumed
-        self._is_first = resumed != 0.0
-
-    def turn(self, result: ResultMessage) -> float | None:
-        """Return the cost of the turn that ends with this result, in US dollars; None if unknown."""
-        total = result.total_cost_usd
-        if total is None:
-            return None
-        before, self._total = self._total, total
-        if self._is_first:
-            self._is_first = False
-            if _session_tokens(result.model_usage or {}) <= _turn_tokens(result.usage or {}):
-                before = 0.0
-        if before is None:
-            return None
-        return round(total - before if before <= total else total, 9)
-
-
-def _turn_tokens(usage: Json) -> int:
-    names = (
-        "input_tokens",
-        "output_tokens",
-        "cache_read_input_tokens",
-        "cache_creation_input_tokens",
-    )
-    return sum(int(usage.get(name) or 0) for name in names)
-
-
-def _session_tokens(usage: Json) -> int:
-    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-    return sum(int(each.get(name) or 0) for each in usage.values() for name in names)
-
-
 class Translator:
     """Translator of the messages of one turn.
 
     Args:
-        meter: Measures the cost of the process's turns.
         redact: Removes secrets from a text: an API may repeat the key that it refuses.
+        spent: Cost of the session before the turn, in US dollars.
     """
 
-    def __init__(self, meter: CostMeter, redact: Callable[[str], str] = str) -> None:
-        self._meter = meter
+    def __init__(self, redact: Callable[[str], str], spent: float) -> None:
         self._redact = redact
+        self.spent = spent
+        """Cost of the session in US dollars, as last reported."""
         self.interrupted = False
         """Whether the turn was interrupted."""
         self.refused: ToolError | None = None
@@ -136,7 +91,7 @@ class Translator:
                 # The CLI's own words about a command, which end its entries in the history.
                 self._position = message.uuid or self._position
             case sdk.ResultMessage():
-                yield _used(message, self._meter.turn(message))
+                yield self._used(message)
                 yield Checkpoint(message.session_id, self._position)
                 yield TurnEnded(self.refused or failure(message, self._redact))
             case sdk.SystemMessage(subtype="compact_boundary"):
@@ -147,6 +102,29 @@ class Translator:
                 yield from _system(message.subtype, message.data)
             case _:
                 pass
+
+    def _used(self, result: ResultMessage) -> Used:
+        """Return the usage of the turn that ends with this result.
+
+        ``total_cost_usd`` of a result covers the session, ``usage`` the turn. A process that resumes a
+        session may begin its total again at 0.
+        """
+        usage = result.usage or {}
+        total, before = result.total_cost_usd, self.spent
+        cost = None
+        if total is not None:
+            self.spent = total
+            cost = round(total - before if before <= total else total, 9)
+        return Used(
+            input_tokens=int(usage.get("input_tokens") or 0),
+            output_tokens=int(usage.get("output_tokens") or 0),
+            cache_read_tokens=int(usage.get("cache_read_input_tokens") or 0),
+            cache_write_tokens=int(usage.get("cache_creation_input_tokens") or 0),
+            cost_usd=cost,
+            session_cost_usd=total,
+            seconds=round(result.duration_ms / 1000, 3),
+            requests=result.num_turns,
+        )
 
     def _streamed(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
         match event.get("type"):
@@ -247,24 +225,6 @@ def provider_error(status: int | None, said: str, hint: str | None = None) -> To
     if status:
         return ModelFailed(f"The model could not answer ({status}): {said}.", hint=hint)
     return ModelFailed(f"The model could not answer: {said}.", hint=hint)
-
-
-def _used(result: ResultMessage, cost: float | None) -> Used:
-    usage = result.usage or {}
-
-    def tokens(name: str) -> int:
-        return int(usage.get(name) or 0)
-
-    return Used(
-        input_tokens=tokens("input_tokens"),
-        output_tokens=tokens("output_tokens"),
-        cache_read_tokens=tokens("cache_read_input_tokens"),
-        cache_write_tokens=tokens("cache_creation_input_tokens"),
-        cost_usd=cost,
-        session_cost_usd=result.total_cost_usd,
-        seconds=round(result.duration_ms / 1000, 3),
-        requests=result.num_turns,
-    )
 
 
 def _plain(content: str | list[Json] | None) -> str:
