@@ -13,7 +13,7 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,10 @@ class ApiError(Exception):
         self.status = status
 
 
-def started(
-    options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
-) -> Transport | None:
+def started(options: ClaudeAgentOptions, folder: Path) -> Transport | None:
     """A stand-in, where the CLI that the options name exists."""
     exists = shutil.which(str(options.cli_path)) is not None
-    return CliStandIn(options, folder, environment) if exists else None
+    return CliStandIn(options, folder) if exists else None
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,13 +154,11 @@ class Turn:
 class CliStandIn(Transport):
     """One process of the CLI, as the SDK sees it."""
 
-    def __init__(
-        self, options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, options: ClaudeAgentOptions, folder: Path) -> None:
         self._options = options
         self._folder = folder / "projects" / "work"
-        self._url = environment["ANTHROPIC_BASE_URL"]
-        self._key = environment.get("ANTHROPIC_API_KEY", "")
+        self._url = options.env["ANTHROPIC_BASE_URL"]
+        self._key = options.env.get("ANTHROPIC_API_KEY", "")
         self._outgoing: asyncio.Queue[Json | Exception | None] = asyncio.Queue()
         self._incoming: asyncio.Queue[Json] = asyncio.Queue()
         self._replies: dict[str, asyncio.Future[Json]] = {}

@@ -50,12 +50,12 @@ async def talking(
         settings = ProviderSettings(
             base_url=model.url, provider="anthropic", model=MODEL, secrets_file=".secrets.env"
         )
-        models = ClaudeModels(settings, harness.root, environment={})
+        models = ClaudeModels(settings, harness.root, environment={"CLAUDE_CODE_MAX_RETRIES": "0"})
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
             store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
-            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", retries=0), models.provider),
+            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude"), models.provider),
             settings=ChatSettings(),
         )
         talk = Talk(Chats(services), services, model)

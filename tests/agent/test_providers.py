@@ -201,6 +201,7 @@ def _environments() -> list[dict[str, str]]:
 async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> MessagesRequest:
     """What reaches the model's server when Claude's process is started for a provider."""
     environment = {
+        **dict.fromkeys(os.environ, ""),
         **inherited(os.environ),
         **provider.environment,
         "CLAUDE_CONFIG_DIR": str(folder / "config"),
@@ -215,8 +216,9 @@ async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> Messa
         thinking=None if provider.thinking else {"type": "disabled"},
         cli_path=CLI,
         cwd=folder,
+        env=environment,
     )
-    transport = started_by_launcher(options, folder, environment)
+    transport = started_by_launcher(options, folder)
     assert transport is not None
     async with asyncio.timeout(DEADLINE), ClaudeSDKClient(options, transport=transport) as client:
         if environment.keys() & DESCRIPTORS.keys():
@@ -232,8 +234,8 @@ async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> Messa
 def test_chats_that_begin_at_once_have_one_launcher_that_can_be_started(tmp_path: Path) -> None:
     def begun(folder: Path) -> bool:
         options = ClaudeAgentOptions(cli_path=sys.executable, cwd=folder)
-        assert started_by_launcher(options, folder, {}) is not None
-        return os.access(str(options.cli_path), os.X_OK)
+        assert started_by_launcher(options, folder) is not None
+        return os.access(folder / "launch", os.X_OK)
 
     for number in range(20):
         folder = tmp_path / str(number)

@@ -40,7 +40,6 @@ c.ServerApp.jpserver_extensions.update({{
 }})
 c.LabApp.expose_app_in_browser = True
 c.LabApp.news_url = None
-c.TkAIExtensionApp.chat_retries = 1
 c.TkAIExtensionApp.data_dir = {data!r}
 """
 

@@ -56,7 +56,6 @@ def with_model(config: Config, data: Path) -> Config:
     """
     settings = config.TkAIExtensionApp
     settings.chat_model = MODEL
-    settings.chat_retries = 1
     settings.data_dir = str(data)
     return config
 

@@ -32,12 +32,7 @@ def build_chats(
     """Build the chats, as configured by the app's traits."""
     root, models = root_of(managers.contents), components.models
     state = state_of(app.data_dir, root)
-    config = ClaudeConfig(
-        state / "claude",
-        cli=app.chat_cli,
-        retries=app.chat_retries,
-        request_timeout=app.chat_request_timeout,
-    )
+    config = ClaudeConfig(state / "claude", cli=app.chat_cli)
     owners = frozenset({owner_name(managers.server.identity_provider, owner)})
     services = ChatServices(
         workspace=components.workspace,

@@ -160,17 +160,6 @@ class ExtensionSettings(HasTraits):
         tools.""",
     ).tag(config=True)
 
-    chat_retries = Integer(
-        None,
-        allow_none=True,
-        help="Maximum retries of a request that the provider fails or is too busy to answer. By default "
-        "CLAUDE_CODE_MAX_RETRIES in the environment, or 4.",
-    ).tag(config=True)
-
-    chat_request_timeout = Float(
-        600.0, help="Timeout of one request to the provider, in seconds."
-    ).tag(config=True)
-
     chat_silence = Float(
         120.0,
         help="Timeout of a turn in which the model sends nothing and no call is running, in seconds.",

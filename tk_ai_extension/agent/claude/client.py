@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TextBlock,
 )
-from tk_ai_extension.agent.claude.process import started_by_launcher, without
+from tk_ai_extension.agent.claude.process import started_by_launcher
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.translator import PREFIX, Translator
 from tk_ai_extension.agent.environment import SECRET_WORDS, inherited, matches
@@ -60,15 +60,10 @@ class ClaudeConfig:
     Attributes:
         folder: Where the CLI stores its sessions; created with mode 0700.
         cli: The CLI's path; empty for the SDK's bundled one, else the first one in PATH.
-        retries: How often the CLI retries a failed request; None: as the
-            environment's ``CLAUDE_CODE_MAX_RETRIES`` says, 4 times without it.
-        request_timeout: Timeout of one request to the provider, in seconds.
     """
 
     folder: Path
     cli: str = ""
-    retries: int | None = None
-    request_timeout: float = 600.0
 
 
 class ClaudeBackend:
@@ -114,18 +109,7 @@ class ClaudeBackend:
             options.can_use_tool = _permit(config, turn)
             # The SDK warns of a tool for which the callback is not called.
             options.permission_mode, options.allowed_tools = "default", []
-        transport = await asyncio.to_thread(
-            started_by_launcher,
-            replace(
-                options,
-                # It warns of a CLI that does not know the mark of `ClaudeSession.send`.
-                verbatim_prompts=True,
-                # As the SDK does with a transport of its own.
-                permission_prompt_tool_name="stdio" if config.servers else None,
-            ),
-            self._config.folder,
-            {**inherited(os.environ), **_environment(provider, self._config)},
-        )
+        transport = await asyncio.to_thread(started_by_launcher, options, self._config.folder)
         client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
             await client.connect()
@@ -310,7 +294,6 @@ def _options(
     import claude_agent_sdk as sdk
 
     work = make_work_folder(config.folder, "work")
-    environment = inherited(os.environ) | _environment(provider, config)
     return sdk.ClaudeAgentOptions(
         # Only our tools are offered, and the CLI asks for no permission: the policy is applied where the
         # tool runs. It asks for each call of the user's MCP servers.
@@ -329,7 +312,8 @@ def _options(
         cwd=work,
         # Without a name the SDK leaves a thread behind that keeps the server from exiting.
         cli_path=config.cli or _cli(Path(sdk.__file__).parent),
-        env=without(os.environ, environment),
+        # The SDK adds the server's environment: the other variables are empty.
+        env=dict.fromkeys(os.environ, "") | inherited(os.environ) | _environment(provider, config),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
         extra_args=_user_servers(config.folder, session, provider),
@@ -388,11 +372,10 @@ def _action(tool: str, arguments: dict[str, Any], call: str) -> AgentAction:
 
 def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
     """Return the variables that are set in addition to the inherited ones, and override them."""
-    retries = config.retries
     return {
         "CLAUDE_CODE_MAX_RETRIES": "4",
+        "API_TIMEOUT_MS": "600000",
         **provider.environment,
-        **({} if retries is None else {"CLAUDE_CODE_MAX_RETRIES": str(retries)}),
         "CLAUDE_CONFIG_DIR": str(config.folder),
         # Its logs, which are world-readable in the user's own folder.
         "XDG_CACHE_HOME": str(config.folder / "cache"),
@@ -400,7 +383,6 @@ def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         # Offer every tool at once, without the tool that searches for tools.
         "ENABLE_TOOL_SEARCH": "false",
-        "API_TIMEOUT_MS": str(int(config.request_timeout * 1000)),
     }
 
 

@@ -1,24 +1,26 @@
-"""Launcher of Claude's program: sets its whole environment, and passes keys by file descriptors.
+"""Launcher of Claude's program: passes keys by file descriptors.
 
-Run as a file with ``python -I -S`` by the Claude Agent SDK: the standard
-library only. Standard input begins with eight digits, the length of a JSON
-object that says what to start, and that object. The rest is the program's input.
+Run as a file with ``python -I -S PROGRAM ARGUMENTS...`` by the Claude Agent SDK: the standard library
+only. The first line of standard input is a JSON object: a key for each variable that names a descriptor.
+The rest is the program's input.
 """
 
 import json
 import os
 import sys
 
-DIGITS = 8
-
 
 def main() -> None:
     """Replace this process by the program."""
-    said = json.loads(_read(int(_read(DIGITS))))
-    # Variables that the SDK has set itself; it cannot unset variables, and sets them to "" instead.
+    # The SDK cannot unset variables of the server; they are empty instead.
     environment = {name: value for name, value in os.environ.items() if value}
-    environment |= said["environment"]
-    for name, key in said["descriptors"].items():
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            raise SystemExit("The input ended early.")
+        line += byte
+    for name, key in json.loads(line).items():
         reader, writer = os.pipe()
         os.write(writer, key.encode())
         os.close(writer)
@@ -26,17 +28,7 @@ def main() -> None:
         environment[name] = str(reader)
     # The program writes log files.
     os.umask(0o077)
-    os.execve(said["program"], [said["program"], *sys.argv[1:]], environment)  # noqa: S606 - with the SDK's own arguments
-
-
-def _read(count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        block = os.read(0, count - len(data))
-        if not block:
-            raise SystemExit("The input ended early.")
-        data += block
-    return data
+    os.execve(sys.argv[1], sys.argv[1:], environment)  # noqa: S606 - with the SDK's own arguments
 
 
 if __name__ == "__main__":

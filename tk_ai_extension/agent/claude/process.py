@@ -1,4 +1,4 @@
-"""Environment of Claude's process, and how it receives its keys."""
+"""How Claude's process receives its keys: by file descriptors, through a small launcher."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import shutil
 import sys
 import threading
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.claude import launch
 from tk_ai_extension.agent.claude.providers import OAUTH
-from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.private_files import write_private
 
@@ -35,68 +35,54 @@ _WRITING = threading.Lock()
 """Held while the launcher is written: a program that is open for writing cannot be started."""
 
 
-def without(environment: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
-    """Return empty values for all other variables: the SDK adds the server's environment."""
-    return dict.fromkeys(environment.keys() - kept.keys(), "") | dict(kept)
+def started_by_launcher(options: ClaudeAgentOptions, folder: Path) -> Transport | None:
+    """Return a transport that passes the keys in ``options.env`` by file descriptors.
 
-
-def started_by_launcher(
-    options: ClaudeAgentOptions, folder: Path, environment: Mapping[str, str]
-) -> Transport | None:
-    """Return a transport whose process has exactly this environment and gets keys by file descriptors.
-
-    None on Windows, without the program, if the folder does not allow programs, or
-    if the SDK has changed: the SDK then starts the program itself, with ``options.env``.
+    None on Windows, without the program, if the folder does not allow programs, or if the SDK has
+    changed: the SDK then starts the program itself, with the keys in its environment.
 
     Args:
-        options: Options of the SDK; ``cli_path`` and ``env`` are changed.
+        options: Options of the SDK.
         folder: Folder for the launcher.
-        environment: The program's whole environment.
     """
     if os.name == "nt" or shutil.which(str(options.cli_path)) is None:
         return None
     try:
-        from claude_agent_sdk._internal.transport.subprocess_cli import (
-            SubprocessCLITransport,
-        )
+        from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
     except ImportError:
-        logger.warning(
-            "Unknown transport of claude-agent-sdk: keys are passed in the "
-            "environment of Claude's process."
-        )
+        logger.warning("Unknown transport of claude-agent-sdk: keys are passed by the environment.")
         return None
-    launcher = _launcher(folder)
+    launcher = _launcher(folder, str(options.cli_path))
     if launcher is None:
         return None
-    keys = {DESCRIPTORS[n]: v for n, v in environment.items() if n in DESCRIPTORS and v}
-    said = json.dumps(
-        {
-            "program": str(options.cli_path),
-            "environment": {n: v for n, v in environment.items() if n not in DESCRIPTORS},
-            "descriptors": keys,
-        }
-    )
+    keys = {DESCRIPTORS[name]: options.env.get(name) for name in DESCRIPTORS}
+    line = json.dumps({name: key for name, key in keys.items() if key})
 
     class LaunchedTransport(SubprocessCLITransport):
-        """The SDK's transport; it first writes what to start to the launcher."""
+        """The SDK's transport; it first writes the keys to the launcher."""
 
         async def connect(self) -> None:
             await super().connect()
-            await self.write(f"{len(said):0{launch.DIGITS}}{said}")
+            await self.write(f"{line}\n")
 
-    options.cli_path = launcher
-    options.env = without(os.environ, inherited(os.environ))
-    return LaunchedTransport(_nothing(), options)
+    launched = replace(
+        options,
+        cli_path=launcher,
+        env=options.env | dict.fromkeys(DESCRIPTORS, ""),
+        # As the SDK does with a transport of its own.
+        permission_prompt_tool_name="stdio" if options.can_use_tool else None,
+    )
+    return LaunchedTransport(_nothing(), launched)
 
 
-def _launcher(folder: Path) -> Path | None:
+def _launcher(folder: Path, program: str) -> Path | None:
     """Return the launcher, written if missing; None if programs cannot run there."""
     path = folder / "launch"
-    words = shlex.join([sys.executable, "-I", "-S", str(Path(launch.__file__).resolve())])
-    text = f'#!/bin/sh\nexec {words} "$@"\n'
+    words = [sys.executable, "-I", "-S", str(Path(launch.__file__).resolve()), program]
+    text = f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
     try:
         with _WRITING:
-            if path.is_symlink() or not path.exists() or path.read_text(encoding="utf-8") != text:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
                 write_private(path, text, mode=0o700)
     except OSError as error:
         logger.warning("Cannot write Claude's launcher: %s", error.strerror)

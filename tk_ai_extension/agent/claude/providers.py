@@ -45,7 +45,7 @@ CREDENTIALS = (
 )
 """Variables that are read from a file of keys: Anthropic's, and AWS's."""
 
-DIRECT = ("ANTHROPIC_*", "CLAUDE_CODE_*")
+DIRECT = ("ANTHROPIC_*", "CLAUDE_CODE_*", "API_TIMEOUT_MS")
 AWS = ("AWS_*",)
 GOOGLE = ("GOOGLE_*", "GCLOUD_PROJECT", "CLOUD_ML_REGION", "VERTEX_*")
 TAKEN = (*DIRECT, *AWS, *GOOGLE, *NETWORK)
