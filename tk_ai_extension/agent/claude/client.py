@@ -252,8 +252,6 @@ async def _message(content: Sequence[ContentBlock]) -> AsyncIterator[Json]:
         "type": "user",
         "message": {"role": "user", "content": [_block(each) for each in content]},
         "parent_tool_use_id": None,
-        # Deliver the text as written: no `@/path` in it is read, no `/cost` runs.
-        "client_composed": True,
     }
 
 
@@ -305,6 +303,8 @@ def _options(
         setting_sources=[],
         system_prompt={"type": "custom", "prompt": session.instructions, "snapshot": False},
         include_partial_messages=True,
+        # No `@/path` in a message's text is read, no `/cost` runs.
+        verbatim_prompts=True,
         model=session.model,
         thinking=None if provider.thinking else {"type": "disabled"},
         resume=session.history.session,
