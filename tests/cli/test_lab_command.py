@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Nb
+from tests.cli.test_sandbox_option import works
 
 pytestmark = pytest.mark.proves("nb:starts")
 
 
-def get(url: str, path: str) -> Any:
+def get(url: str, path: str, body: Any = None) -> Any:
     """What the server answers a browser that has the address."""
     parts = urlsplit(url)
     request = urllib.request.Request(
         f"{parts.scheme}://{parts.netloc}/{path}",
+        None if body is None else json.dumps(body).encode(),
         headers={"Authorization": parts.query.replace("token=", "token ")},
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
@@ -50,6 +53,20 @@ def test_jupyterlab_is_on_the_server_that_has_the_projects_kernels(nb: Nb) -> No
     assert nb.processes() == []
     assert not list(runtime.glob("jpserver-*.json"))
     assert not (nb.root / ".nb").exists()
+
+
+@works
+@pytest.mark.proves("nb:sandbox")
+def test_kernels_that_jupyterlab_starts_are_in_the_projects_sandbox(nb: Nb) -> None:
+    nb("open", "--sandbox", "a.ipynb")
+    url = nb("lab", "--no-browser", "--json").json["url"]
+    get(url, "api/kernels", {"name": "python3"})
+    assert len(get(url, "api/kernels")) == 2
+    started = [each.cmdline() for each in psutil.Process(nb.host).children()]
+    assert [
+        each for each in started if "ipykernel_launcher" in each and "bwrap" not in each[0]
+    ] == []
+    nb("shutdown")
 
 
 def test_a_page_without_the_token_gets_nothing(nb: Nb) -> None:

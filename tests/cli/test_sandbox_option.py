@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Nb
 from tk_ai_extension.kernels.sandbox.programs import probe
+from tk_ai_extension.kernels.sandbox.provisioner import private_folder
 
 FINDINGS = list(probe(Path("/nowhere")))
 works = pytest.mark.skipif(
@@ -100,10 +101,15 @@ def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, conne
     nb("open", "--sandbox", "a.ipynb")
     nb("open", "b.ipynb")
     assert REFUSED in nb("run", connect, status=1).out
+    folders = [
+        private_folder(file.stem.removeprefix("kernel-"))
+        for file in (nb.root / ".nb" / "kernels").iterdir()
+    ]
     host = psutil.Process(nb.host)
     host.kill()
     host.wait(10)
     nb("open", "b.ipynb")
+    assert not any(folder.exists() for folder in folders)
     assert REFUSED in nb("run", connect, status=1).out
     nb("stop", "b.ipynb")
     assert REFUSED in nb("run", connect, "-n", "b.ipynb", status=1).out

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -22,11 +23,9 @@ from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.support.faults import RUN_FOREVER
-from tk_ai_extension.kernels.environment import allowed_environment
 from tk_ai_extension.kernels.sandbox import programs as sandbox_programs
 from tk_ai_extension.kernels.sandbox.programs import Sandbox, find_program, find_sandbox, probe
-from tk_ai_extension.kernels.sandbox.provisioner import ConfiningKernelManager, SandboxedProvisioner
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.sandbox.provisioner import confine
 from tk_ai_extension.kernels.sharing.share import share_kernel, unshare_kernel
 from tk_ai_extension.model.errors import KernelUnsupported
 
@@ -85,9 +84,7 @@ async def confined(sandbox: Sandbox, project: Path) -> Confined:
     confinement = replace(found, name=sandbox.name, executable=sandbox.executable)
     manager: Any = AsyncKernelManager(connection_file=str(hidden / "kernel-1.json"))
     manager.kernel_spec.env = OF_SPEC
-    manager.provisioner = SandboxedProvisioner(
-        kernel_id="1", kernel_spec=manager.kernel_spec, parent=manager, confinement=confinement
-    )
+    confine(manager, str(uuid4()), confinement)
     await manager.start_kernel(
         cwd=str(project),
         env=os.environ | {KEY: "canary", "LC_TIME": "C"},
@@ -391,31 +388,3 @@ async def test_a_project_whose_modules_nb_imports_has_no_sandbox(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(KernelUnsupported, match="nb itself imports modules"):
         find_sandbox(tmp_path)
-
-
-class TestKernelsOfAServer:
-    """Kernels of a project's server."""
-
-    async def test_a_kernel_is_not_started_outside_where_there_is_no_sandbox(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        async def confine(path: str | None) -> Sandbox:
-            return await asyncio.to_thread(find_sandbox, tmp_path)
-
-        _, kernels = _host(tmp_path, tmp_path, confine)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        with pytest.raises(KernelUnsupported):
-            await kernels.start("python3", path="a.ipynb")
-        assert kernels.ids() == []
-        await kernels.close()
-
-
-def _host(folder: Path, root: Path, confine: Any) -> tuple[ConfiningKernelManager, Any]:
-    """What a host has of kernels."""
-    manager = ConfiningKernelManager(connection_dir=str(folder), root_dir=str(root))
-    kernels = Kernels(
-        manager,
-        environment=allowed_environment,
-        confine=confine,
-    )
-    return manager, kernels

@@ -38,13 +38,9 @@ from tk_ai_extension.model.executions import Execution, ExecutionEvent, Executio
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
 
-    from tk_ai_extension.kernels.sandbox.programs import Sandbox
-
 log = logging.getLogger(__name__)
 
 Backend = Literal["auto", "stack", "direct"]
-Confine = Callable[[str | None], Coroutine[Any, Any, "Sandbox | None"]]
-"""Returns the sandbox for the kernel of a notebook's path, None for none."""
 
 READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
@@ -77,8 +73,6 @@ class Kernels:
         stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
         backend: ``auto`` joins the stack's queue if there is one; ``stack`` also logs a warning if
             there is none. ``direct`` never does.
-        confine: Returns the sandbox for a notebook's kernel, None for none. Called with the
-            notebook's path before each start.
     """
 
     backend = "direct"
@@ -95,7 +89,6 @@ class Kernels:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
         backend: Backend = "auto",
-        confine: Confine | None = None,
     ) -> None:
         self._manager: Any = manager  # its methods are annotated only in part
         self._specs = specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager()
@@ -103,7 +96,6 @@ class Kernels:
         self.ready_timeout = ready_timeout
         self._timeouts = timeouts or Timeouts()
         self._max_output_bytes = max_output_bytes
-        self._confine = confine
         self._kernels: dict[str, Any] = {}  # of the class that `_track` makes
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._tails: dict[str, StderrTail] = {}
@@ -356,9 +348,6 @@ class Kernels:
             # As in Jupyter's session manager: gives the kernel's code the path of its notebook.
             folder = self._manager.cwd_for_path(path)
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
-        confinement = await self._confine(path) if self._confine is not None else None
-        if confinement is not None:
-            arguments["confinement"] = confinement
         kernel_id = str(uuid4())
         tail = StderrTail() if os.name == "posix" and self._is_local(name) else None
         if tail is not None:

@@ -83,7 +83,6 @@ def build_components(
         environment=partial(inherited_environment, app.kernel_env_exclude)
         if project is None
         else allowed_environment,
-        confine=None if project is None else project.confinement,
         ready_timeout=app.kernel_start_timeout,
         max_output_bytes=app.max_output,
         stack=stack,

@@ -10,18 +10,20 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets import Unicode
 from traitlets.config import Config
 
 from tk_ai_extension.cli.project import KERNELS, Project, Refused
 from tk_ai_extension.cli.servers import LISTENS
-from tk_ai_extension.kernels.sandbox.provisioner import ConfiningKernelManager
+from tk_ai_extension.kernels.sandbox.provisioner import confine, private_folder
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.model.private_files import make_private
 from tk_ai_extension.server.project import LabMissing, ProjectServices
@@ -36,24 +38,40 @@ REFUSED = 2
 """Exit status if the server cannot be started."""
 
 
-class ProjectKernelManager(ConfiningKernelManager):
-    """Kernel manager of a project, with connection files in its ``.nb``."""
+class ProjectKernelManager(AsyncMappingKernelManager):
+    """Kernel manager of a project: connection files are in its ``.nb``, kernels in its sandbox."""
 
     kernels_dir: Any = Unicode(help="Folder of the connection files, of mode 0700.").tag(
         config=True
     )
+    services: ProjectServices
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         # Jupyter Server passes its runtime folder, which all servers of a user share.
         self.connection_dir = self.kernels_dir
         for left in Path(self.kernels_dir).glob("kernel-*.json"):
-            left.unlink()  # of a server that was killed, with its kernels
+            # Of a server that was killed, with its kernels.
+            left.unlink()
+            shutil.rmtree(private_folder(left.stem.partition("-")[2]), ignore_errors=True)
 
     async def start_kernel(self, **options: Any) -> str:
-        """Start a kernel; `git clean` may have removed the folder of its connection file."""
+        """Start a kernel; `git clean` may have removed the folder of its connection file.
+
+        Raises:
+            KernelUnsupported: no sandbox works, or none for this kernelspec.
+        """
         make_private(Path(self.kernels_dir))
-        return await super().start_kernel(**options)
+        confinement = await self.services.confinement()
+        return await super().start_kernel(confinement=confinement, **options)
+
+    def pre_start_kernel(self, kernel_name: str | None, kwargs: Any) -> tuple[Any, str, str]:
+        """Confine a new kernel. Called with the arguments of `start_kernel`."""
+        confinement = kwargs.pop("confinement")
+        manager, name, kernel_id = cast("Any", super()).pre_start_kernel(kernel_name, kwargs)
+        if confinement is not None:
+            confine(manager, kernel_id, confinement)
+        return manager, name, kernel_id
 
 
 class ProjectServerApp(ServerApp):
@@ -85,6 +103,8 @@ class ProjectServerApp(ServerApp):
             ) from None
         extension.project = ProjectServices(self.project, self.open_lab)
         super().init_configurables()
+        kernels = cast("ProjectKernelManager", self.kernel_manager)
+        kernels.services = extension.project
 
     def server_info(self) -> dict[str, Any]:
         """Return Jupyter's description of the server, marked as one that `nb` has started."""

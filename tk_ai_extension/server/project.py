@@ -86,7 +86,7 @@ class ProjectServices:
 
     # -- the sandbox
 
-    async def confinement(self, _path: str | None) -> Sandbox | None:
+    async def confinement(self) -> Sandbox | None:
         """Return the sandbox for a new kernel; None for none.
 
         Raises:
@@ -130,7 +130,7 @@ class ProjectServices:
         """Share a notebook's kernel, and its later replacements, with other programs.
 
         Raises:
-            KernelNotFound: it has no kernel, or one that cannot be shared.
+            KernelNotFound: it has no kernel.
             DiskFull, ReadOnly, SaveFailed: the kernelspec cannot be written.
         """
         async with self._changing:
@@ -163,15 +163,12 @@ class ProjectServices:
                 await self._share(kernels, kernel_id)
 
     async def _share(self, kernels: Kernels, kernel_id: str) -> InstalledShare:
-        from tk_ai_extension.kernels.sharing.share import NoConnection, share_kernel
+        from tk_ai_extension.kernels.sharing.share import share_kernel
 
         language = (await kernels.info(kernel_id)).language or "python"
         file = self._folder / KERNELS / f"kernel-{kernel_id}.json"
-        try:
-            with _write_errors("the kernelspec of the shared kernel"):
-                return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
-        except NoConnection as problem:
-            raise KernelNotFound(f"It cannot be shared: {problem}") from problem
+        with _write_errors("the kernelspec of the shared kernel"):
+            return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
 
 
 def _refuse_kernels(kernels: Kernels) -> None:

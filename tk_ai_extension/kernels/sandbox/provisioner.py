@@ -1,4 +1,4 @@
-"""Starts kernels in sandboxes: the provisioner and the kernel manager."""
+"""Starts kernels in sandboxes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import shutil
 import signal
 import site
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets import Instance
 
 from tk_ai_extension.kernels.environment import allowed
@@ -32,7 +30,7 @@ class SandboxedProvisioner(LocalProvisioner):
     The kernel has no network: its manager's transport becomes ``ipc``, with sockets in a private folder.
     Its environment is what `environment.allowed` permits and what its kernelspec sets.
 
-    Assign it to a kernel manager before the start (``manager.provisioner = ...``).
+    `confine` assigns it to a kernel manager before the start.
     """
 
     parent: KernelManager  # the kernel manager  # pyrefly: ignore[bad-override]
@@ -40,14 +38,14 @@ class SandboxedProvisioner(LocalProvisioner):
 
     confinement: Any = Instance(Sandbox, help="The kernel's sandbox.")
 
-    private: Path | None = None
-    """The folder of its sockets, and of the files for it to read."""
+    @property
+    def private(self) -> Path:
+        """The folder of its sockets, and of the files for it to read."""
+        return private_folder(str(self.kernel_id))
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Prepare transport and environment. Called by the kernel manager before each launch."""
-        if self.private is None:
-            # A socket's path has 104 to 108 bytes in all, too few for some folders in TMPDIR.
-            self.private = Path(await asyncio.to_thread(mkdtemp, prefix="nb-", dir="/tmp"))  # noqa: S108
+        self.private.mkdir(mode=0o700, exist_ok=True)
         self.parent.transport = "ipc"
         self.parent.ip = str(self.private / "s" / "k")
         prepared = await super().pre_launch(**kwargs)
@@ -79,8 +77,7 @@ class SandboxedProvisioner(LocalProvisioner):
     async def cleanup(self, restart: bool = False) -> None:
         """Remove the sandbox. Called by the kernel manager when the process has ended."""
         await super().cleanup(restart=restart)
-        if self.private is not None:
-            await asyncio.to_thread(self.confinement.discard, self.private)
+        await asyncio.to_thread(self.confinement.discard, self.private)
         if not restart:
             await self._remove()
 
@@ -88,7 +85,6 @@ class SandboxedProvisioner(LocalProvisioner):
         self, cmd: list[str], *, env: dict[str, str], **kwargs: Any
     ) -> AbstractContextManager[tuple[list[str], list[int]]]:
         project: Path = self.confinement.project
-        assert self.private is not None
         # Packages of the user (pip install --user), whose home folder is hidden.
         base = Path(site.getuserbase())
         readable = list(base.glob("lib/python*/site-packages"))
@@ -113,38 +109,32 @@ class SandboxedProvisioner(LocalProvisioner):
         )
 
     async def _remove(self) -> None:
-        private, self.private = self.private, None
-        if private is not None:
-            await asyncio.to_thread(shutil.rmtree, private, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self.private, ignore_errors=True)
 
 
-class ConfiningKernelManager(AsyncMappingKernelManager):
-    """A Jupyter Server's kernel manager that can start kernels in sandboxes."""
+def private_folder(kernel_id: str) -> Path:
+    """Return the folder of a sandboxed kernel's sockets; a killed server leaves it behind.
 
-    def pre_start_kernel(
-        self, kernel_name: str | None, kwargs: Any
-    ) -> tuple[KernelManager, str, str]:
-        """Give a new kernel its provisioner. Called with the arguments of each start.
+    A socket's path has 104 to 108 bytes in all, too few for some folders in TMPDIR.
+    """
+    return Path(f"/tmp/nb-{kernel_id}")  # noqa: S108 - the id is random
 
-        In addition to Jupyter's arguments, ``confinement`` is the `Sandbox` of a sandboxed kernel.
 
-        Raises:
-            KernelUnsupported: the kernelspec names a provisioner, which cannot run in a sandbox.
-        """
-        confinement: Sandbox | None = kwargs.pop("confinement", None)
-        manager, name, kernel_id = cast("Any", super()).pre_start_kernel(kernel_name, kwargs)
-        if confinement is None:
-            return manager, name, kernel_id
-        if "kernel_provisioner" in manager.kernel_spec.metadata:
-            raise KernelUnsupported(
-                f"The kernelspec `{name}` has its own provisioner, which starts kernels outside "
-                "the sandbox.",
-                hint="Choose another kernelspec; list_kernels shows the installed ones.",
-            )
-        manager.provisioner = SandboxedProvisioner(
-            confinement=confinement,
-            kernel_id=kernel_id,
-            kernel_spec=manager.kernel_spec,
-            parent=manager,
+def confine(manager: Any, kernel_id: str, confinement: Sandbox) -> None:
+    """Have a `KernelManager` start its kernel in a sandbox.
+
+    Raises:
+        KernelUnsupported: the kernelspec names a provisioner, which cannot run in a sandbox.
+    """
+    if "kernel_provisioner" in manager.kernel_spec.metadata:
+        raise KernelUnsupported(
+            f"The kernelspec `{manager.kernel_name}` has its own provisioner, which starts kernels "
+            "outside the sandbox.",
+            hint="Choose another kernelspec; list_kernels shows the installed ones.",
         )
-        return manager, name, kernel_id
+    manager.provisioner = SandboxedProvisioner(
+        confinement=confinement,
+        kernel_id=kernel_id,
+        kernel_spec=manager.kernel_spec,
+        parent=manager,
+    )

@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import zmq
 import zmq.asyncio
-from jupyter_client.connect import channel_socket_types
+from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.session import DELIM, Session
 from zmq.utils.monitor import recv_monitor_message
 
-from tk_ai_extension.kernels.sharing.share import LOG, NoConnection, read_connection
+from tk_ai_extension.kernels.sharing.share import LOG
 
 log = logging.getLogger(__name__)
 
@@ -48,28 +50,9 @@ HIGH_WATER_MARK = 100_000
 LINGER = 500
 """Milliseconds in which the last replies are sent when the relay ends."""
 
-CHANNELS = ("shell", "iopub", "stdin", "control")
 
-
-class Message(NamedTuple):
-    """A message with a verified signature.
-
-    Attributes:
-        identities: The routing prefix back to the sender; on iopub the topic.
-        body: Header, parent header, metadata, content and buffers, as received.
-        header: The unpacked header.
-        parent: The id of the request that it answers; empty if there is none.
-    """
-
-    identities: list[bytes]
-    body: list[bytes]
-    header: dict[str, Any]
-    parent: str
-
-    @property
-    def kind(self) -> str:
-        """The message's type, such as ``execute_request``."""
-        return str(self.header.get("msg_type", ""))
+class NoKernel(Exception):
+    """There is no shared kernel; the message says why."""
 
 
 class Relay:
@@ -84,57 +67,63 @@ class Relay:
         grace: Grace period in seconds in which a kernel that is gone may be restarted.
 
     Raises:
-        NoConnection: There is no kernel.
-        ZMQError: An address to listen on is in use.
+        NoKernel: No kernel is shared.
+        OSError: A connection file cannot be read, or an address to listen on is in use.
     """
 
     def __init__(self, front: Path, share: Path, *, grace: float = GRACE) -> None:
         if not share.is_symlink():
-            raise NoConnection(f"No kernel is shared at {share}.")
-        listen, kernel = read_connection(front), read_connection(share)
+            raise NoKernel(f"No kernel is shared at {share}.")
         self._share = share
         self._grace = grace
-        self._clients, self._kernel = _session(listen), _session(kernel)
         self._context = zmq.asyncio.Context()
         for queue in (zmq.SNDHWM, zmq.RCVHWM):
             self._context.setsockopt(queue, HIGH_WATER_MARK)
-        self._front = {
-            channel: self._context.socket(zmq.PUB if channel == "iopub" else zmq.ROUTER)
-            for channel in (*CHANNELS, "hb")
+        kernel = AsyncKernelClient(context=self._context)
+        kernel.load_connection_file(str(share))
+        self._kernel = kernel.session
+        # A kernel sends input_request on stdin to the identity of the request on shell.
+        identity = self._kernel.bsession
+        self._back: dict[str, Any] = {
+            "iopub": kernel.connect_iopub(),
+            "shell": kernel.connect_shell(identity),
+            "stdin": kernel.connect_stdin(identity),
+            "control": kernel.connect_control(identity),
         }
-        for channel, socket in self._front.items():
-            if channel != "iopub":
-                # A client that reconnects with its identity replaces its old connection.
-                socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-            socket.bind(_address(listen, channel))
-        self._back = {
-            channel: self._context.socket(channel_socket_types[channel]) for channel in CHANNELS
-        }
-        self._back["iopub"].subscribe(b"")
-        self._monitor: Any = self._back["control"].get_monitor_socket(
-            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        self._monitor: Any = self._back["control"].get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        listen = json.loads(front.read_bytes())
+        self._clients = Session(
+            key=listen["key"].encode(), signature_scheme=listen["signature_scheme"]
         )
-        for channel, socket in self._back.items():
-            # A kernel sends input_request on stdin to the identity of the request on shell.
-            socket.setsockopt(zmq.IDENTITY, self._kernel.bsession)
-            socket.connect(_address(kernel, channel))
+        self._front = {channel: self._listen(listen, channel) for channel in (*self._back, "hb")}
         self._ready = asyncio.Event()  # what the kernel publishes arrives
-        self._waiting: dict[str, tuple[str, Message]] = {}
-        self._own: set[str] = set()
-        self._ended = asyncio.get_running_loop().create_future()
+        self._asked: set[str] = set()
+        self._stopped = asyncio.get_running_loop().create_future()
+
+    def _listen(self, connection: dict[str, Any], channel: str) -> zmq.asyncio.Socket:
+        socket = self._context.socket(zmq.PUB if channel == "iopub" else zmq.ROUTER)
+        if channel != "iopub":
+            # A client that reconnects with its identity replaces its old connection.
+            socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        between = ":" if connection["transport"] == "tcp" else "-"
+        port = connection[f"{channel}_port"]
+        socket.bind(f"{connection['transport']}://{connection['ip']}{between}{port}")
+        return socket
 
     async def run(self) -> None:
         """Relay until `stop` is called.
 
         Raises:
-            NoConnection: The kernel is gone for good.
+            NoKernel: The kernel is gone for good.
         """
-        work = [self._follow(), self._echo(), self._nudge(), self._await_launcher()]
+        work = [self._follow(), self._echo(), self._await_launcher()]
         work += [self._from_clients(channel) for channel in ("shell", "control", "stdin")]
-        work += [self._from_kernel(channel) for channel in CHANNELS]
+        work += [self._from_kernel(channel) for channel in self._back]
         tasks = {asyncio.ensure_future(each) for each in work}
         try:
-            done, _ = await asyncio.wait({*tasks, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                {*tasks, self._stopped}, return_when=asyncio.FIRST_COMPLETED
+            )
             for each in done:
                 each.result()
         finally:
@@ -145,63 +134,52 @@ class Relay:
 
     def stop(self, reason: str) -> None:
         """End the relay; the kernel keeps running."""
-        if not self._ended.done():
+        if not self._stopped.done():
             log.info("Ended: %s", reason)
-            self._ended.set_result(None)
+            self._stopped.set_result(None)
 
     # --- the kernel's side
 
     async def _follow(self) -> None:
         """Follow the kernel through restarts: it has the same address and key after one."""
-        clock = asyncio.get_running_loop().time
-        until: float | None = clock() + self._grace
         while True:
             try:
-                async with asyncio.timeout_at(until):
-                    event: Any = await recv_monitor_message(self._monitor)
+                async with asyncio.timeout(self._grace):
+                    await self._subscribe()
             except TimeoutError:
                 late = f"The kernel of {self._share} did not answer within {self._grace:g} s."
-                raise NoConnection(late) from None
-            if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                until = None
-                continue
-            if until is None:  # else a dying kernel accepted, and ZeroMQ tries again
-                log.info("The kernel is gone; waiting %g s for a restart", self._grace)
-                until = clock() + self._grace
-                self._ready.clear()
-                self._own.clear()
-                waiting, self._waiting = self._waiting, {}
-                for channel, request in waiting.values():
-                    self._fail(channel, request)
+                raise NoKernel(late) from None
+            await recv_monitor_message(self._monitor)
+            log.info("The kernel is gone; waiting %g s for a restart", self._grace)
+            self._ready.clear()
+            self._asked.clear()
+            # As Jupyter Server does: clients then drop their requests, which are not answered any more.
+            status = {"execution_state": "restarting"}
+            self._clients.send(self._front["iopub"], "status", status, ident=b"status")
             if not self._share.is_symlink():
                 self.stop("The kernel is no longer shared.")
 
-    async def _nudge(self) -> None:
+    async def _subscribe(self) -> None:
         """Ask the kernel for messages until they arrive.
 
         Slow joiner: no event reports when the subscription takes effect, and the kernel drops what it
         publishes before.
         """
-        while True:
-            if not self._ready.is_set():
-                message = self._kernel.msg("kernel_info_request", {})
-                self._own.add(message["header"]["msg_id"])  # its reply is not forwarded
-                self._back["control"].send_multipart(self._kernel.serialize(message))
-            await asyncio.sleep(NUDGE_INTERVAL)
+        while not self._ready.is_set():
+            request = self._kernel.send(self._back["control"], "kernel_info_request", {})
+            self._asked.add(request["header"]["msg_id"])
+            with suppress(TimeoutError):
+                async with asyncio.timeout(NUDGE_INTERVAL):
+                    await self._ready.wait()
 
     async def _from_kernel(self, channel: str) -> None:
         while True:
             frames = await self._back[channel].recv_multipart()
-            message = _opened(self._kernel, channel, frames)
-            if message is None:
-                continue
-            if message.parent in self._own:
-                if channel == "iopub":
-                    self._ready.set()
-                continue
-            if channel in ("shell", "control"):
-                self._waiting.pop(message.parent, None)
-            self._front[channel].send_multipart(_signed(message, self._clients))
+            signed, message = _signed_anew(frames, self._kernel, self._clients)
+            if channel == "iopub" and message.get("parent_header", {}).get("msg_id") in self._asked:
+                self._ready.set()
+            if signed:
+                self._front[channel].send_multipart(signed)
 
     # --- the clients' side
 
@@ -214,42 +192,24 @@ class Relay:
         loop = asyncio.get_running_loop()
         while True:
             frames = await self._front[channel].recv_multipart()
-            message = _opened(self._clients, channel, frames)
-            if message is None:
-                continue
-            if message.kind == "shutdown_request":
-                content: Any = self._clients.unpack(message.body[3])
-                done = {"status": "ok", "restart": content.get("restart") is True}
-                self._reply(channel, message, "shutdown_reply", done)
+            signed, message = _signed_anew(frames, self._clients, self._kernel)
+            kind = message.get("msg_type")
+            if kind == "shutdown_request":
+                identities, _ = self._clients.feed_identities(frames)
+                done = {"status": "ok", "restart": False}
+                socket = self._front[channel]
+                self._clients.send(socket, "shutdown_reply", done, message, identities)
                 self.stop("A client shut the relay down; the kernel keeps running.")
-            elif message.kind == "interrupt_request":
-                loop.call_later(INTERRUPT_DELAY, self._forward, channel, message)
-            else:
+            elif kind == "interrupt_request":
+                loop.call_later(INTERRUPT_DELAY, self._interrupt, channel, signed)
+            elif signed:
                 if channel != "control":
                     await self._ready.wait()
-                self._forward(channel, message)
+                self._back[channel].send_multipart(signed)
 
-    def _forward(self, channel: str, message: Message) -> None:
-        if self._ended.done():
-            return
-        if message.kind.endswith("_request"):
-            self._waiting[str(message.header["msg_id"])] = channel, message._replace(body=[])
-        self._back[channel].send_multipart(_signed(message, self._kernel))
-
-    def _fail(self, channel: str, request: Message) -> None:
-        """Answer a request with an error, because the kernel will not answer it."""
-        reason = "The shared kernel was restarted, or died."
-        error: dict[str, Any] = {"ename": "KernelGone", "evalue": reason, "traceback": []}
-        if request.kind == "execute_request":
-            self._reply("iopub", request, "error", error)
-        kind = request.kind.replace("_request", "_reply")
-        self._reply(channel, request, kind, {"status": "error", **error})
-        self._reply("iopub", request, "status", {"execution_state": "idle"})
-
-    def _reply(self, channel: str, request: Message, kind: str, content: dict[str, Any]) -> None:
-        identities = [kind.encode()] if channel == "iopub" else request.identities
-        message = self._clients.msg(kind, content, parent={"header": request.header})
-        self._front[channel].send_multipart(self._clients.serialize(message, identities))
+    def _interrupt(self, channel: str, request: list[bytes]) -> None:
+        if not self._stopped.done():
+            self._back[channel].send_multipart(request)
 
     async def _await_launcher(self) -> None:
         """End with the launching program (``JPY_PARENT_PID``, set by jupyter_client)."""
@@ -260,31 +220,22 @@ class Relay:
         self.stop("The launching program has ended.")
 
 
-def _address(connection: dict[str, Any], channel: str) -> str:
-    between = ":" if connection["transport"] == "tcp" else "-"
-    port = connection[f"{channel}_port"]
-    return f"{connection['transport']}://{connection['ip']}{between}{port}"
+def _signed_anew(
+    frames: list[bytes], source: Session, target: Session
+) -> tuple[list[bytes], dict[str, Any]]:
+    """Verify a message's signature and sign the message with another key.
 
-
-def _session(connection: dict[str, Any]) -> Session:
-    return Session(key=connection["key"].encode(), signature_scheme=connection["signature_scheme"])
-
-
-def _opened(session: Session, channel: str, frames: list[bytes]) -> Message | None:
-    """Verify a received message; return None if it must not be used."""
+    Returns:
+        Its frames and the message with its content packed; nothing of one that must not be used.
+    """
     try:
-        identities, parts = session.feed_identities(frames)
-        opened: Any = session.deserialize(parts, content=False)
-        parent = str(opened["parent_header"].get("msg_id", ""))
-        return Message(list(identities), cast("list[bytes]", parts[1:]), opened["header"], parent)
+        identities, parts = source.feed_identities(frames)
+        message = source.deserialize(parts, content=False)
+        body: Any = parts[1:]
+        return [*identities, DELIM, target.sign(body[:4]), *body], message
     except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        log.warning("Refused a message on %s: %s", channel, problem)
-        return None
-
-
-def _signed(message: Message, session: Session) -> list[bytes]:
-    """Return the frames of a message, signed with a session's key."""
-    return [*message.identities, DELIM, session.sign(message.body[:4]), *message.body]
+        log.warning("Refused a message: %s", problem)
+        return [], {}
 
 
 async def _relay(front: Path, share: Path, grace: float) -> None:
@@ -312,7 +263,7 @@ def main() -> int:
     file.chmod(0o600)
     try:
         asyncio.run(_relay(arguments.f, share, arguments.grace))
-    except NoConnection as problem:
+    except (NoKernel, OSError) as problem:
         log.error("%s", problem)  # noqa: TRY400 - the message is complete
         sys.stderr.write(f"{problem}\n")
         return 1

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from jupyter_client.kernelspec import KernelSpecManager
@@ -27,28 +27,6 @@ DISPLAY_NAME = "Python (nb shared kernel)"
 
 PREFIX = "nb-shared-"
 """Prefix of the kernelspecs' names; a hash of the link's path follows."""
-
-
-class NoConnection(Exception):
-    """There is no kernel to connect to; the message says what is missing."""
-
-
-def read_connection(path: Path) -> dict[str, Any]:
-    """Return the content of a kernel's connection file.
-
-    Raises:
-        NoConnection: there is none, or it has no key: without a key every user of this machine can run
-            code in the kernel.
-    """
-    try:
-        info: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise NoConnection(f"There is no connection file at {path}: {problem}") from None
-    if not info.get("key"):
-        raise NoConnection(
-            f"The connection file {path} has no key, so its kernel cannot be shared."
-        )
-    return info
 
 
 class InstalledShare(NamedTuple):
@@ -74,10 +52,8 @@ def share_kernel(
         language: The kernel's language.
 
     Raises:
-        NoConnection: the file is not a connection file, or has no key.
         OSError: ``.nb`` or the user's folder of kernelspecs cannot be written.
     """
-    read_connection(connection_file)
     link = folder.absolute() / LINK
     # Atomic: readers find the old kernel or the new one.
     aside = link.with_name(f".{uuid4().hex}")
