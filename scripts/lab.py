@@ -25,6 +25,8 @@ from serving import Server, ServerFailed, allow_root, check_extension, end_of, s
 PROJECT = Path(__file__).resolve().parent.parent
 EXAMPLES = PROJECT / "examples"
 NOTEBOOK = "coffee.ipynb"
+SETTINGS = PROJECT / "scripts" / "lab_settings"
+"""JupyterLab's defaults here, which the person's own settings override."""
 
 
 def lab_address(server: Server) -> str:
@@ -79,6 +81,8 @@ def command(root: Path, port: int) -> list[str]:
         f"--LabApp.default_url=/lab/tree/{NOTEBOOK}",
         # Nothing is fetched from elsewhere behind the person's back.
         "--LabApp.news_url=None",
+        # Nor does JupyterLab ask about its news: the question would cover the chat.
+        f"--LabApp.app_settings_dir={SETTINGS}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]
     if port:
