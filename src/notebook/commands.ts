@@ -169,8 +169,8 @@ export function addCommands(
   );
   add(
     CommandIDs.verify,
-    trans.__('Run from the Top and Compare'),
-    trans.__('Does it run from the top? In a new kernel, compared with the stored outputs'),
+    trans.__('Check: Run from the Top'),
+    trans.__('Check: run from the top in a new kernel, and compare with the saved outputs'),
     async panel => {
       await verify(panel, contents.localPath(panel.context.path), settings, trans);
     },

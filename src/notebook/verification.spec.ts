@@ -95,7 +95,7 @@ describe('the result of a run from the top', () => {
     expect(focused()).toBe(box);
     expect(document.querySelector('.tk-Verification')).toBeNull();
     expect(noted.map(each => each.slice(0, 2))).toEqual([
-      ['warning', '<n.ipynb does not run from the top as it is stored>']
+      ['warning', 'n.ipynb runs, but 8 cells have other outputs than saved']
     ]);
     noted[0]?.[2]();
     await new Promise(resolve => setTimeout(resolve));
@@ -115,6 +115,18 @@ describe('the result of a run from the top', () => {
     (shown[0] as HTMLElement).click();
     await new Promise(resolve => setTimeout(resolve));
     expect([panel.content.activeCellIndex, focused()?.id]).toEqual([2, 'a']);
+  });
+
+  it('names the first cell that fails', async () => {
+    const [problem] = verification.problems;
+    const failed = {
+      ...verification,
+      status: 'failed',
+      problems: [{ ...problem, index: 3, status: 'failed' }]
+    };
+    answers = [() => answer(failed)];
+    await verify(view().panel, 'n.ipynb', {} as never, english);
+    expect(noted.map(([, message]) => message)).toEqual(['n.ipynb fails at cell 4']);
   });
 
   it('claims no comparison where no outputs are saved', async () => {

@@ -36,7 +36,7 @@ export interface IVerified {
   };
 }
 
-/** Milliseconds after which the note of a good end closes: by default it opens no toast at all. */
+/** Milliseconds after which a result leaves the screen, where it covers the chat. It stays in the list of notifications. */
 const SHOWN = { autoClose: 8000 };
 /** Maximum number of retries to read the progress: about a minute. */
 const MAX_RETRIES = 15;
@@ -114,7 +114,7 @@ function notify(
   verification: IVerified['verification'],
   trans: TranslationBundle
 ): void {
-  const { status, total, hidden_state } = verification;
+  const { status, total, problems, left_out, hidden_state } = verification;
   if (status === 'interrupted') {
     Notification.info(trans.__('The run of %1 from the top was stopped.', name), SHOWN);
     return;
@@ -125,8 +125,8 @@ function notify(
       status === 'runs'
         ? trans.__('%1 runs from the top. It has no saved outputs to compare.', name)
         : trans._n(
-            '%2 runs from the top: %1 cell gives the stored outputs.',
-            '%2 runs from the top: %1 cells give the stored outputs.',
+            '%2 runs from the top: %1 cell gives the saved outputs.',
+            '%2 runs from the top: %1 cells give the saved outputs.',
             total,
             name
           ),
@@ -134,16 +134,30 @@ function notify(
     );
     return;
   }
-  const title = isGood
-    ? trans.__('%1 runs from the top, with hidden state', name)
-    : trans.__('%1 does not run from the top as it is stored', name);
+  const failed = problems.find(each => each.status === 'failed');
+  let title: string;
+  if (isGood) {
+    title = trans.__('%1 runs from the top, with hidden state', name);
+  } else if (status === 'failed') {
+    title =
+      failed === undefined
+        ? trans.__('%1 does not run from the top', name)
+        : trans.__('%1 fails at cell %2', name, numberOf(failed.index));
+  } else {
+    title = trans._n(
+      '%2 runs, but %1 cell has other outputs than saved',
+      '%2 runs, but %1 cells have other outputs than saved',
+      problems.length + left_out,
+      name
+    );
+  }
   const callback = (event: MouseEvent): void => {
     // The result can be shown again.
     event.preventDefault();
     show(panel, title, verification, trans);
   };
   Notification.warning(title, {
-    autoClose: false,
+    ...SHOWN,
     actions: [{ label: trans.__('Show'), callback }]
   });
 }

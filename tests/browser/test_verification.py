@@ -17,7 +17,7 @@ CELLS = {
     "prints00": "print(missing)",
 }
 
-DIFFERS = f"{NOTEBOOK} does not run from the top as it is stored"
+FAILS = f"{NOTEBOOK} fails at cell 3"
 
 ACTIVE = re.compile(r"\bjp-mod-active\b")
 
@@ -39,15 +39,15 @@ async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
     await seen.cells.nth(0).locator(".cm-content").click()
     await page.keyboard.press("Control+a")
     await page.keyboard.type("data = [4]")
-    button = seen.toolbar.get_by_role("button", name="Does it run from the top?")
+    button = seen.toolbar.get_by_role("button", name="Check: run from the top")
     await button.click()
     # The result takes no focus from what is written meanwhile.
-    note = page.get_by_role("alert").filter(has_text=DIFFERS)
+    note = page.get_by_role("alert").filter(has_text=FAILS)
     await note.wait_for()
     await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
     await note.get_by_role("button", name="Show").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog).to_contain_text(DIFFERS)
+    await expect(dialog).to_contain_text(FAILS)
     await expect(dialog.get_by_role("button", name="Cell 2 has other outputs")).to_be_visible()
     await expect(dialog).to_contain_text("-6\n+4")
     failed = dialog.get_by_role("button", name="Cell 3 failed")
