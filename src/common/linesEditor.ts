@@ -64,7 +64,8 @@ export function showLines(
   const { before, now } = versionsOf(lines);
   const side = (name: string, { text, numbers }: IVersion, more: Extension = []) => ({
     doc: text,
-    extensions: [readOnly(name, line => numbers[line - 1] ?? ''), language, more]
+    // Tab stops at the box around it, which scrolls.
+    extensions: [readOnly(name, line => numbers[line - 1] ?? '', false), language, more]
   });
   const kinds = new Set(lines.map(line => line.kind).filter(kind => kind !== 'place'));
   const [kind] = kinds;

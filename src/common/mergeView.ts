@@ -1,8 +1,8 @@
 /** Two versions of a text in CodeMirror's merge view, side by side or unified, depending on the width. */
 
 import { goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from '@codemirror/merge';
-import { EditorState, type Extension } from '@codemirror/state';
-import { EditorView, keymap, lineNumbers } from '@codemirror/view';
+import { countColumn, EditorState, type Extension, type Range } from '@codemirror/state';
+import { Decoration, EditorView, keymap, lineNumbers } from '@codemirror/view';
 import { jupyterTheme } from '@jupyterlab/codemirror';
 
 /** Minimum pixels for two versions side by side. */
@@ -11,21 +11,45 @@ export const WIDE = 700;
 /** Limits of a comparison. Beyond them, text is shown as changed as a whole. */
 const DIFF = { scanLimit: 500, timeout: 50 };
 
+/** Indent the wrapped rest of a line like its beginning: in Python, indentation has a meaning. */
+const HANGING = EditorView.decorations.of(({ state: { doc, tabSize }, visibleRanges }) => {
+  const found = new Map<number, Range<Decoration>>();
+  for (const { from, to } of visibleRanges) {
+    for (let line = doc.lineAt(from); ; line = doc.line(line.number + 1)) {
+      const columns = countColumn(/^[ \t]*/.exec(line.text)?.[0] ?? '', tabSize);
+      if (columns > 0) {
+        const style = `--tk-indentation: ${columns}ch`;
+        found.set(line.from, Decoration.line({ attributes: { style } }).range(line.from));
+      }
+      if (line.to >= to) {
+        break;
+      }
+    }
+  }
+  return Decoration.set([...found.values()], true);
+});
+
 /**
  * Return the extensions of a read-only view.
  *
  * @param name - The accessible name.
  * @param number - Formats the number of a line.
+ * @param isStop - Whether Tab stops at it.
  */
-export function readOnly(name: string, number: (line: number) => string = String): Extension[] {
+export function readOnly(
+  name: string,
+  number: (line: number) => string = String,
+  isStop = true
+): Extension[] {
   return [
     jupyterTheme,
     EditorView.editorAttributes.of({ class: 'tk-Merge' }),
     lineNumbers({ formatNumber: number }),
     EditorView.lineWrapping,
+    HANGING,
     EditorView.editable.of(false),
     EditorView.contentAttributes.of({
-      tabindex: '0',
+      tabindex: isStop ? '0' : '-1',
       'aria-label': name,
       'aria-readonly': 'true'
     }),

@@ -108,6 +108,9 @@ class Renderer {
           // A wide table can be scrolled with the keyboard, too.
           table.tabIndex = 0;
         }
+        for (const box of this._widget.node.querySelectorAll('input[type=checkbox]')) {
+          box.setAttribute('aria-label', box.parentElement?.textContent?.trim() ?? '');
+        }
         select();
       }
     } finally {
