@@ -115,7 +115,12 @@ export function ContextChips(props: IProps): JSX.Element {
           )}
         </Chip>
       ))}
-      <ToolButton icon={addIcon} label={trans.__('Attach a file')} onClick={onAttach} />
+      <ToolButton
+        icon={addIcon}
+        label={trans.__('Attach a file')}
+        title={trans.__('Attach a file of the server. Pictures can be pasted.')}
+        onClick={onAttach}
+      />
     </div>
   );
 }

@@ -22,6 +22,7 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
   // The id of the chat that is being renamed, since the panel may show another one meanwhile.
   const [renaming, setRenaming] = useState<string | null>(null);
   const title = named ?? trans.__('New chat');
+  const follow = 'tk-ai:follow-agent';
   return (
     <div className="tk-Header">
       {id !== null && renaming === id ? (
@@ -57,7 +58,16 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
           {
             label: trans.__('All settings'),
             run: () => void commands.execute('settingeditor:open', { query: 'Claude' })
-          }
+          },
+          ...(commands.hasCommand(follow)
+            ? [
+                {
+                  label: trans.__('Scroll to what the agent does'),
+                  isToggled: () => commands.isToggled(follow),
+                  run: () => void commands.execute(follow)
+                }
+              ]
+            : [])
         ]}
       />
       <ToolButton

@@ -47,7 +47,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
         <div className="tk-Said-text">{turn.text}</div>
         <div className="tk-Chips">
           {turn.notebook !== null && (
-            <span className="tk-Chip">{nameOfPath(turn.notebook, trans)}</span>
+            <NotebookChip notebook={turn.notebook} cell={turn.activeCell} />
           )}
           {turn.attachments.map((attachment, place) => (
             <span key={place} className="tk-Chip">
@@ -80,6 +80,25 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
     </div>
   );
 });
+
+/** The notebook of a message, which leads to the cell that was active. */
+function NotebookChip({ notebook, cell }: { notebook: string; cell: string | null }): JSX.Element {
+  const services = useServices();
+  const { trans } = services;
+  const name = nameOfPath(notebook, trans);
+  return cell === null ? (
+    <span className="tk-Chip">{name}</span>
+  ) : (
+    <button
+      type="button"
+      className="tk-Chip"
+      title={trans.__('Go to the cell that was active')}
+      onClick={() => void services.notebook.reveal(notebook, cell)}
+    >
+      {name}
+    </button>
+  );
+}
 
 interface IPartProps {
   item: Item;

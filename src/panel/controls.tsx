@@ -44,6 +44,8 @@ export interface IMenuItem {
   label: string;
   /** The tooltip. */
   caption?: string;
+  /** Whether it has a check mark, asked when the menu opens. */
+  isToggled?: () => boolean;
   run: () => void;
 }
 
@@ -66,9 +68,13 @@ export function MenuButton({ items, ...attributes }: IMenuButtonProps): JSX.Elem
 function openMenu(button: HTMLElement, items: readonly IMenuItem[]): void {
   const commands = new CommandRegistry();
   const menu = new MenuSvg({ commands });
-  items.forEach(({ label, caption = '', run }, place) => {
+  items.forEach(({ label, caption = '', isToggled, run }, place) => {
     const command = String(place);
-    commands.addCommand(command, { label, caption, execute: run, describedBy: { args: {} } });
+    const toggle = isToggled && { isToggleable: true, isToggled };
+    commands.addCommand(command, {
+      ...{ label, caption, execute: run, describedBy: { args: {} } },
+      ...toggle
+    });
     menu.addItem({ command });
   });
   // Before an item is run, which may move the focus elsewhere.
