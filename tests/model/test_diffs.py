@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.celltext import parse, render
-from tk_ai_extension.model.diffs import line_diff
+from tk_ai_extension.model.diffs import line_diff, text_edits
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.model.proposals import diff_lines
-from tk_ai_extension.notebooks.textdiff import text_edits
 
 ROWS = 2_000
 LONG = 3.0

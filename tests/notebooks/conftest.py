@@ -22,7 +22,7 @@ from tests.support.document_bench import (
 )
 from tests.support.tab_page import TabPage
 from tk_ai_extension.notebooks import pages
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.workspace.paths import notebook_path
 
 

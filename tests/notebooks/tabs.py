@@ -19,8 +19,8 @@ from traitlets.config import Config
 from tests.harness import end_server
 from tests.support.document_bench import DEADLINE, DocumentBench
 from tests.support.tab_page import TabPage, TabPerson
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.live import NotebookRouter
 
 
 @asynccontextmanager

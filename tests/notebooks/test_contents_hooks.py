@@ -28,8 +28,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.stored import StoredDocument
+from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.server.services import CONTENTS_EVENTS
 from tk_ai_extension.workspace.paths import notebook_path
 
@@ -103,7 +102,6 @@ async def test_an_edit_that_is_in_the_file_succeeds_whatever_fails_afterwards(
 ) -> None:
     """A person may have deleted or renamed the notebook at that moment."""
     document = await hooked.open(PLAIN)
-    assert isinstance(document, StoredDocument)
     manager.post_save_hook = lambda **_: None
     for error in (HTTPError(404), RuntimeError("a defect"), TypeError()):
 

@@ -22,8 +22,8 @@ from tests.support.document_bench import (
 )
 from tests.support.documents import DocumentConformance
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.save_hooks import is_on_files
+from tk_ai_extension.notebooks.contents import is_on_files
+from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.workspace.paths import notebook_path
 
 

@@ -33,8 +33,8 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
     expecting,
 )
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.jsonspans import JsonForm
+from tk_ai_extension.notebooks.cellforms import JsonForm
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.reading import read_notebook
 
 FILES: dict[str, bytes] = forms() | {

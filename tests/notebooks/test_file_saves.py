@@ -38,7 +38,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks import atomic_file
+from tk_ai_extension.notebooks import files
 
 KILLS = 15
 
@@ -47,7 +47,7 @@ import asyncio, os, sys
 from functools import partial
 from pathlib import Path
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.workspace.paths import notebook_path
 
 root = Path(sys.argv[1])
@@ -210,7 +210,7 @@ async def test_whatever_call_of_the_system_fails_an_error_means_that_nothing_cha
     file = bench.root / document.path
     for number in itertools.count():
         system = FailingCalls(number, errno.EINVAL)
-        monkeypatch.setattr(atomic_file, "os", system.of(os, *CALLS))
+        monkeypatch.setattr(files, "os", system.of(os, *CALLS))
         before = file.read_bytes()
         try:
             await document.apply([Replace("aaaa1111", f"{number} of them")])

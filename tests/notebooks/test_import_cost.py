@@ -17,7 +17,7 @@ from pathlib import Path
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.operations import Insert, Replace
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.live import NotebookRouter
 
 
 async def main():

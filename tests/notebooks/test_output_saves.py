@@ -20,12 +20,13 @@ from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, ToolError
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks import outputs
-from tk_ai_extension.notebooks.base import CellOutputWriter, NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.outputs import (
     MAX_DELAY,
     SAVE_DELAY,
     SAVE_SHARE,
+    CellOutputWriter,
     Find,
     OutputSaver,
     OutputSink,

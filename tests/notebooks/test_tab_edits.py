@@ -27,10 +27,9 @@ from tk_ai_extension.model.operations import (
     Operation,
     Replace,
 )
-from tk_ai_extension.notebooks.live import LiveDocument
+from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.pages import Page, Pages, Tab, TabGone, TabRefused
-from tk_ai_extension.notebooks.router import NotebookRouter
 
 KEY = " typed"
 A, B = "aaaa1111", "bbbb2222"
@@ -184,10 +183,9 @@ class ScriptedTab(Tab):
 class ScriptedPages(Pages):
     """The connection to the tab."""
 
-    def __init__(self, tab: ScriptedTab, warn: Callable[[str], None]) -> None:
+    def __init__(self, tab: ScriptedTab) -> None:
         super().__init__()
         self.tab = tab
-        self.warn = warn
 
     def present(self, path: str) -> list[Tab]:
         return [self.tab] if self.tab.place == "open" and path == self.tab.path else []
@@ -215,9 +213,10 @@ class Run:
 
     async def outcome(self, operation: Operation) -> str:
         """The journal's state of the edit, once nothing goes on any more."""
-        tabs = ScriptedPages(self._tab, self.warnings.append)
-        stored: Any = await self._store.open(self._tab.path)
-        document = LiveDocument(stored, tabs)
+        router = NotebookRouter(
+            self._tab.file.parent, str, tabs=ScriptedPages(self._tab), warn=self.warnings.append
+        )
+        document = await router.open(self._tab.path)
         try:
             applied = await document.apply([operation])
         except ToolError as error:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.atomic_file import FileChanged, FileVersion, Folder
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.files import FileChanged, FileVersion, Folder
+from tk_ai_extension.notebooks.live import NotebookRouter
 
 DEADLINE = 20.0
 """Timeout of waits in tests, in seconds."""

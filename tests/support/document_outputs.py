@@ -21,7 +21,7 @@ from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, ReplaceOutput, StreamEdit
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.outputs import SAVE_INTERVAL
 from tk_ai_extension.workspace.displays import DisplayRegistry

@@ -17,7 +17,7 @@ from tk_ai_extension.model.celltext import parse, render
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.model.operations import Applied
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 
 
 async def write_back(document: NotebookDocument, base: Snapshot, text: str) -> Applied:

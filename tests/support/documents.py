@@ -1,4 +1,4 @@
-"""The conformance suite of documents: what `notebooks.base.NotebookDocument` promises.
+"""The conformance suite of documents: what `notebooks.document.NotebookDocument` promises.
 
 A test module runs it by a subclass and a fixture ``bench``::
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.notebooks.staleness import Incarnation, LastRuns, states
+from tk_ai_extension.notebooks.notebook import Incarnation, LastRuns, states
 
 KERNEL = Incarnation("k")
 

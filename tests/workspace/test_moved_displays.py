@@ -13,7 +13,7 @@ from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import code, display, notebook
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.displays import DisplayRegistry
 

@@ -31,9 +31,8 @@ from tk_ai_extension.model.executions import (
     Started,
 )
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.notebook import Notebooks
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.staleness import Incarnations
+from tk_ai_extension.notebooks.live import NotebookRouter
+from tk_ai_extension.notebooks.notebook import Incarnations, Notebooks
 from tk_ai_extension.workspace import executions as module
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.displays import DisplayRegistry

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 
 from tk_ai_extension.agent.requests import MAX_MESSAGE
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.notebooks.atomic_file import open_regular
+from tk_ai_extension.notebooks.files import open_regular
 
 MAX_FILE = 64_000
 """Maximum size of a prompt's file, in bytes; a longer one is not offered."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 import errno
 from typing import Any, ClassVar
 
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+
 
 class ToolError(Exception):
     """Base class: a call failed, and the message and the hint say how to continue.
@@ -337,3 +340,15 @@ class ApprovalOutdated(ToolError):
     status = 409
     retryable = True
     default_hint = "Nothing was changed. Repeat the call, which asks the user again."
+
+
+def save_error(error: OSError, path: str) -> ToolError:
+    """Return the typed error for a failure to write ``path``."""
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFull(f"{path} cannot be saved: {reason}.")
+    if error.errno in _REFUSED:
+        return ReadOnly(f"{path} cannot be written: {reason}.")
+    if error.errno == errno.ENOENT:
+        return NotebookNotFound(f"{path} is gone.")
+    return SaveFailed(f"{path} cannot be saved: {reason}.")

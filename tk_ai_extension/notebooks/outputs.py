@@ -11,14 +11,23 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.encoding import encodable, encodable_text
-from tk_ai_extension.model.errors import InvalidNotebook, NotebookNotFound, ReadOnly, ToolError
+from tk_ai_extension.model.errors import (
+    CellNotFound,
+    InvalidNotebook,
+    NotebookNotFound,
+    OpenTwice,
+    ReadOnly,
+    TabOffline,
+    ToolError,
+)
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,
@@ -39,6 +48,33 @@ SAVE_INTERVAL = 2.0
 If a save itself is slow (a large file, a slow disk) it takes longer: the next save waits ten times the
 duration of the last one, up to a minute.
 """
+
+SAVE_DELAY = SAVE_INTERVAL / 2
+"""Seconds from an output to its save; the other half of `SAVE_INTERVAL` is for the save itself."""
+
+SAVE_SHARE = 10
+"""A slow save delays the next one by this multiple of its duration.
+
+Each save writes the whole file: without a delay, a cell that prints constantly would keep the disk busy.
+"""
+
+MAX_DELAY = 60.0
+"""Maximum seconds by which a slow or failed save delays the next one."""
+
+LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
+"""Errors that the next save would have as well, until somebody does something about them."""
+
+MAX_RETRY = 600.0
+"""Seconds of failed saves after which the outputs of ended cells are given up, once no cell runs.
+
+Their callers have got the error by then, at the end of the cell or of the run of several cells.
+"""
+
+PUSH_INTERVAL = 0.05
+"""Minimum seconds between two pushes of outputs to a sink."""
+
+_MAX_MOVES = 3
+"""How often one push may switch to another sink."""
 
 Mark = tuple[int, int, int]
 """Number of clears, number of outputs, and characters of the last output if it is a stream."""
@@ -252,31 +288,6 @@ def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
     return done
 
 
-SAVE_DELAY = SAVE_INTERVAL / 2
-"""Seconds from an output to its save; the other half of `SAVE_INTERVAL` is for the save itself."""
-
-SAVE_SHARE = 10
-"""A slow save delays the next one by this multiple of its duration.
-
-Each save writes the whole file: without a delay, a cell that prints constantly would keep the disk busy.
-"""
-
-MAX_DELAY = 60.0
-"""Maximum seconds by which a slow or failed save delays the next one."""
-
-LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
-"""Errors that the next save would have as well, until somebody does something about them."""
-
-MAX_RETRY = 600.0
-"""Seconds of failed saves after which the outputs of ended cells are given up, once no cell runs.
-
-Their callers have got the error by then, at the end of the cell or of the run of several cells.
-"""
-
-Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
-"""Saves the outputs and counts of cells that are running or have just ended."""
-
-
 class Schedule:
     """Throttles an action: calls it a delay after a request, and coalesces requests until then.
 
@@ -340,6 +351,10 @@ class Schedule:
             if self._again:
                 self._again = False
                 self.request()
+
+
+Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
+"""Saves the outputs and counts of cells that are running or have just ended."""
 
 
 class OutputSaver:
@@ -465,6 +480,10 @@ class OutputSaver:
             self._on_idle()
 
 
+class SinkGone(Exception):
+    """The sink is gone; it is unknown what it has got of the last push."""
+
+
 Find = Callable[[Snapshot], Cell | None]
 """Finds the running cell in a notebook; returns None if it is gone."""
 
@@ -487,7 +506,7 @@ class OutputSink(ABC):
         """Clear the cell's outputs and count, and mark it as running.
 
         Raises:
-            TabGone, ToolError.
+            SinkGone, ToolError.
         """
 
     @abstractmethod
@@ -495,7 +514,7 @@ class OutputSink(ABC):
         """Push `RunningOutputs.pending`, or all outputs if this sink lacks the earlier ones.
 
         Raises:
-            TabGone, ToolError.
+            SinkGone, ToolError.
         """
 
     @abstractmethod
@@ -503,7 +522,7 @@ class OutputSink(ABC):
         """Set the count, mark the cell as idle, and save; a stored notebook is saved on return.
 
         Raises:
-            TabGone, ToolError.
+            SinkGone, ToolError.
         """
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
@@ -568,3 +587,207 @@ class RunningCell:
     cell: Cell | None
     count: int
     sink: OutputSink
+
+
+class Located(Protocol):
+    """A document, as the place of running cells; see `NotebookDocument`."""
+
+    @property
+    def path(self) -> str:
+        """The notebook's present path."""
+        ...
+
+    async def locate(self, find: Find) -> RunningCell:
+        """Return the running cell, and the sink where the notebook is now."""
+        ...
+
+    async def is_current(self, sink: OutputSink) -> bool:
+        """Return whether a sink is still where the notebook is."""
+        ...
+
+
+class CellOutputWriter:
+    """Writes the outputs of one running cell to its notebook's current sink.
+
+    For use by one task. Others may move, edit or delete the cell meanwhile: outputs follow the cell by
+    its key and are dropped once it is deleted. Before `start` nothing is changed.
+
+    All outputs stay in memory until the cell has ended and they are delivered. A new sink, or one that
+    was lost and returns, gets all of them; if others changed the outputs meanwhile, it gets only later
+    ones.
+
+    Args:
+        document: The document that was opened for the cell.
+        located: The cell and its sink.
+        writers: The notebook's writers with undelivered outputs; it adds and removes itself.
+        tasks: Own its pushes.
+
+    Attributes:
+        cell: The cell as it was found. Execute its source: the outputs go to this cell.
+    """
+
+    def __init__(
+        self,
+        document: Located,
+        located: RunningCell,
+        writers: list[CellOutputWriter],
+        tasks: BackgroundTasks,
+    ) -> None:
+        assert located.cell is not None
+        self.finished = False
+        self.is_done = False
+        self.cell = located.cell
+        self.run = RunningOutputs(located.cell, located.count)
+        self.sink: OutputSink | None = located.sink
+        self.document = document
+        self._writers = writers
+        self._waiting: list[OutputChange] = []
+        self._lock = asyncio.Lock()
+        self._is_started = False
+        self._started_sink: OutputSink | None = None
+        self._count: int | None = None
+        self._save = True
+        self._is_detached = False
+        self._schedule = Schedule(self._push, f"outputs of {document.path}", tasks)
+        writers.append(self)
+
+    async def start(self) -> None:
+        """Clear the cell's outputs and count, and mark it as running if the document can."""
+        self._is_started = True
+        await self.deliver()
+
+    async def write(self, changes: Sequence[OutputChange]) -> None:
+        """Apply changes to the cell's outputs; they are on disk within `SAVE_INTERVAL` seconds.
+
+        Returns without waiting, so that the executor's events are read without delay. The cost is
+        linear in the changes, independent of the outputs so far.
+        """
+        in_order = self._started_sink is not None and not self._waiting and not self._lock.locked()
+        if in_order and self.sink is not None and self.sink.accept(self.run, changes):
+            return
+        self._waiting += changes
+        self._schedule.request()
+
+    async def finish(self, execution_count: int | None, *, save: bool = True) -> None:
+        """Set the count, mark the cell as idle, and save; also called after an error.
+
+        A file is saved when this returns, a tab within a second. Without ``save`` a file is autosaved
+        as during the run; for one of several cells, with a `flush` after the last one.
+
+        Args:
+            execution_count: The kernel's count, None if the cell did not run.
+            save: Whether to save now.
+
+        Raises:
+            TabOffline, OpenTwice: the outputs are not in the notebook until its tab is back.
+        """
+        if self.finished:
+            return
+        self.finished = True
+        if not self._is_started:
+            self.is_done = True
+            return
+        self._count, self._save = execution_count, save
+        await self.deliver(last=True)
+
+    async def detach(self) -> None:
+        """Detach from the sink; undelivered outputs stay in memory."""
+        self._is_detached = True
+        await self._release()
+        if self.is_done:
+            self._schedule.cancel()
+            with suppress(ValueError):  # It was detached before.
+                self._writers.remove(self)
+        else:
+            self._schedule.request()
+
+    def wake(self) -> None:
+        """Push soon, after locating the cell again."""
+        self._schedule.request()
+
+    def warn(self, error: ToolError) -> None:
+        """Log that outputs could not be pushed; they stay in memory."""
+        _log.warning("Outputs of a running cell of %s: %s", self.document.path, error.message)
+
+    async def _push(self) -> None:
+        started = time.monotonic()
+        try:
+            await self.deliver()
+        except ToolError as error:
+            self.warn(error)
+        share = self.sink.share if self.sink is not None else 1.0
+        self._schedule.postpone(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
+
+    async def deliver(self, *, last: bool = False) -> None:
+        """Push the pending outputs; keep them if that fails.
+
+        Args:
+            last: Whether to raise an error if they cannot be pushed.
+        """
+        if not self._is_started or self.is_done:
+            return
+        async with self._lock:
+            self.run.pending += merged(self._waiting)
+            self._waiting = []
+            for _ in range(_MAX_MOVES):
+                try:
+                    await self._push_to_sink(ends=last or self._is_detached)
+                    if self._is_detached and self.is_done:
+                        await self.detach()
+                    return
+                except SinkGone:
+                    await self._release()
+                except (TabOffline, OpenTwice):
+                    await self._release()
+                    if last:
+                        raise
+                    return
+                except (Exception, asyncio.CancelledError) as error:
+                    # The outcome is unknown: push all outputs again, to this sink or another one.
+                    if not self.is_done:
+                        await self._release()
+                        self.is_done = last and isinstance(error, Exception)
+                    raise
+            if last:
+                raise TabOffline(f"The tab with {self.document.path} keeps disconnecting.")
+
+    async def _push_to_sink(self, *, ends: bool) -> None:
+        if self.is_done:
+            return
+        sink = await self._current_sink()
+        if sink is None:
+            self.is_done = True
+            return
+        if self._started_sink is not sink:
+            await sink.begin(self.run)
+            self._started_sink = sink
+        await sink.push_outputs(self.run)
+        if not ends:
+            return
+        self.run.end(self._count)
+        # Reads during the save return the outputs in memory.
+        self.is_done = isinstance(sink, StoredOutputSink)
+        await sink.end(self.run, save=self._save)
+        self.is_done = True
+
+    async def _current_sink(self) -> OutputSink | None:
+        """Return the sink where the notebook is now; None if the cell is gone."""
+        if self.sink is not None:
+            if await self.document.is_current(self.sink):
+                return self.sink
+            await self._release()
+        try:
+            located = await self.document.locate(self.run.find)
+        except CellNotFound:
+            return None
+        if located.cell is not None:
+            self.run.relocate(located.cell, located.count)
+        self.sink = located.sink
+        return self.sink
+
+    async def _release(self) -> None:
+        """Release the sink; pending outputs count as pushed, and the next sink gets all."""
+        self.run.commit_pending()
+        sink, self.sink, self._started_sink = self.sink, None, None
+        if sink is not None:
+            await sink.release(self.run, done=self.is_done)

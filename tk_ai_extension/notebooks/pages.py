@@ -32,6 +32,7 @@ from tk_ai_extension.model.errors import (
     ReadOnly,
     SaveFailed,
     ToolError,
+    save_error,
 )
 from tk_ai_extension.model.paths import has_link, open_aliases
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.model.json_values import Json
     from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
     from tk_ai_extension.notebooks.outputs import RunningOutputs, Schedule
-    from tk_ai_extension.notebooks.replica import TabReplica
+    from tk_ai_extension.notebooks.reading import TabReplica
     from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)
@@ -117,8 +118,6 @@ class TabRefused(Exception):
                     return ReadOnly(f"{path} cannot be written: {self.message}")
                 if found := _ERRNO.search(self.message):
                     # The contents manager's answer to the tab quotes the OSError.
-                    from tk_ai_extension.notebooks.atomic_file import save_error
-
                     return save_error(OSError(int(found[1]), self.message), path)
                 return SaveFailed(f"{path} cannot be saved: {self.message}")
 
@@ -170,7 +169,7 @@ class Tab:
 
     def __init__(self, page: Page, name: str, notebook: Notebook) -> None:
         # Imported late: a server starts with this module, mostly without a page.
-        from tk_ai_extension.notebooks.replica import TabReplica
+        from tk_ai_extension.notebooks.reading import TabReplica
 
         self.name = name
         self.page = page

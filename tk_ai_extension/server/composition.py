@@ -16,9 +16,9 @@ from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.notebooks.contents import SaveHooks, is_on_files
+from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.notebooks.pages import Pages
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents
 from tk_ai_extension.workspace.activity import Notices

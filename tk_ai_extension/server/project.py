@@ -21,9 +21,9 @@ from tk_ai_extension.model.errors import (
     KernelNotFound,
     SaveFailed,
     ToolError,
+    save_error,
 )
 from tk_ai_extension.model.private_files import write_private
-from tk_ai_extension.notebooks.atomic_file import save_error
 from tk_ai_extension.workspace.state_folder import default_data_folder
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.context import ToolContext, Wait
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.plans import cell_step, steps_of

@@ -35,7 +35,7 @@ from tk_ai_extension.model.proposals import (
 )
 from tk_ai_extension.model.ranges import parse_span, parts_of
 from tk_ai_extension.model.references import remote_references
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.tools.context import CellKind, Result, ToolContext
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow

@@ -10,7 +10,7 @@ from pydantic import Field
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.context import Notebook, ToolContext, Wait
 from tk_ai_extension.tools.execution_results import ExecutionResult, follow
 from tk_ai_extension.tools.plans import cell_step

@@ -31,7 +31,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
-from tk_ai_extension.notebooks.atomic_file import open_regular
+from tk_ai_extension.notebooks.files import open_regular
 from tk_ai_extension.workspace.patterns import Pattern
 
 LINE = 2_000

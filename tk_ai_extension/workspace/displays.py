@@ -17,7 +17,7 @@ from tk_ai_extension.model.errors import Conflict, ToolError
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.runs import OpenDocument
 

@@ -34,9 +34,8 @@ from tk_ai_extension.model.executions import (
     StatusEvent,
 )
 from tk_ai_extension.model.outputs import OutputBuffer, summarise
-from tk_ai_extension.notebooks.base import CellOutputWriter
-from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
-from tk_ai_extension.notebooks.staleness import Incarnations
+from tk_ai_extension.notebooks.notebook import Incarnations, Notebook, Notebooks
+from tk_ai_extension.notebooks.outputs import CellOutputWriter
 from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.journal import Journal

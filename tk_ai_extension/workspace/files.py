@@ -22,11 +22,11 @@ from tk_ai_extension.model.errors import (
     ToolError,
     is_out_of_files,
 )
-from tk_ai_extension.notebooks.atomic_file import FileChanged, Folder, folder_below, typed_errors
+from tk_ai_extension.notebooks.files import FileChanged, Folder, folder_below, typed_errors
 from tk_ai_extension.workspace.paths import contain, folder_path
 
 if TYPE_CHECKING:
-    from tk_ai_extension.notebooks.save_hooks import SaveHooks
+    from tk_ai_extension.notebooks.contents import SaveHooks
 
 MAX_BYTES = 20_000_000
 """Maximum bytes of a text file; read a larger one by code in a kernel."""

@@ -2,7 +2,7 @@
 
 It has no side effects; it calls ``lstat`` to resolve symbolic links. A process that can replace a link
 between this check and the opening of the file already runs as the server's user, so that race is not
-defended against. But `notebooks.atomic_file` never opens a link, a FIFO or a device in its place.
+defended against. But `notebooks.files` never opens a link, a FIFO or a device in its place.
 """
 
 from __future__ import annotations

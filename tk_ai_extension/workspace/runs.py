@@ -15,9 +15,8 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import LimitReached, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, RunStatus, StatusEvent
 from tk_ai_extension.model.outputs import OutputBuffer, json_size
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.notebook import Notebook
-from tk_ai_extension.notebooks.staleness import Incarnation
+from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.notebook import Incarnation, Notebook
 
 MAX_WAITING = 256
 """Maximum waiting executions of one kernel."""

@@ -19,10 +19,9 @@ from tk_ai_extension.model.errors import (
     KernelNotFound,
     NotebookNotFound,
 )
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
-from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.notebooks.staleness import Incarnation, Incarnations
+from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.live import NotebookRouter
+from tk_ai_extension.notebooks.notebook import Incarnation, Incarnations, Notebook, Notebooks
 from tk_ai_extension.workspace.activity import ActivityFeed, Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates

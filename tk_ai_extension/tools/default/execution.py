@@ -9,8 +9,8 @@ from pydantic import Field
 from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.staleness import states
+from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.notebook import states
 from tk_ai_extension.tools.context import (
     Address,
     MaybeAddress,

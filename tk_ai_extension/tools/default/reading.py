@@ -15,8 +15,8 @@ from tk_ai_extension.model.digest import few_lines, shorten
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.ranges import format_ranges
-from tk_ai_extension.notebooks.base import NotebookDocument
-from tk_ai_extension.notebooks.staleness import CellState, states
+from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.notebook import CellState, states
 from tk_ai_extension.tools.context import Address, MaybeRanges, Notebook, Result, ToolContext
 from tk_ai_extension.tools.execution_results import digested, present
 from tk_ai_extension.tools.plans import select

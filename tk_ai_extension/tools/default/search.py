@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import NotebookNotFound, ToolError
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.context import Result, ToolContext
 from tk_ai_extension.tools.execution_results import digested
 from tk_ai_extension.tools.registry import tool

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tk_ai_extension.notebooks.textdiff import text_edits
+from tk_ai_extension.model.diffs import text_edits
 
 
 @given(st.text("ab\nü😀", max_size=30), st.text("ab\nü😀", max_size=30))

@@ -1,25 +1,36 @@
-"""A stored notebook: an edit leaves everything that it does not concern unchanged.
+"""The documents of notebooks: where the cells are.
 
-`StoredDocument` is the document; a `NotebookText` holds its content and writes it: a file (`files`) or a
-contents manager's (`contents`).
+A notebook is in one place at a time: a file, a contents manager, or a browser tab. `StoredDocument` is the
+document of a notebook that is not open in a tab: an edit leaves everything that it does not concern
+unchanged. A `NotebookText` holds its content and writes it: a file (`files`) or a contents manager's
+(`contents`). `live` has the document of a notebook in a tab.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
+from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import CellNotFound, NotReadable
+from tk_ai_extension.model.errors import (
+    CellNotFound,
+    InvalidNotebook,
+    NotReadable,
+    SaveFailed,
+)
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.large_notebooks import prepared, run_off_loop_if_large
-from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.model.operations import Applied, Insert, Operation
 from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.base import NotebookDocument
+from tk_ai_extension.notebooks.cellforms import new_cell_id
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.outputs import (
+    CellOutputWriter,
     Find,
     OutputSaver,
     OutputSink,
@@ -37,6 +48,179 @@ MAX_RAW = 64_000_000
 T = TypeVar("T")
 Make = Callable[[StoredNotebook], StoredNotebook]
 """Makes the new content of a notebook from the current one; returns it unchanged to write nothing."""
+Refresh = Callable[[str], Coroutine[Any, Any, None]]
+"""Has tabs with the notebook at a path read its file."""
+
+
+class NotebookDocument(ABC):
+    """A notebook, opened by `NotebookRouter.open`; cheap to open, and needs no closing.
+
+    No method blocks the event loop for long. Writes through two documents of one path in a server are
+    serialized.
+
+    Args:
+        notebook: The notebook.
+
+    Attributes:
+        notebook: The notebook.
+        tries: How often an edit is retried on a notebook that others keep changing.
+    """
+
+    tries = 5
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
+
+    @property
+    def path(self) -> str:
+        """The path relative to the root, with forward slashes; it changes when the notebook is renamed."""
+        return self.notebook.path
+
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """``file``, ``tab`` or ``contents``."""
+
+    # --- for callers
+
+    @abstractmethod
+    async def read(self) -> Snapshot:
+        """Return a snapshot of the notebook, without outputs.
+
+        Raises:
+            NotebookNotFound, InvalidArguments, InvalidNotebook.
+        """
+
+    async def outputs(self, cell: str) -> tuple[Json, ...]:
+        """Return the outputs of the cell with this key, as nbformat dicts.
+
+        Raises:
+            CellNotFound.
+        """
+        return await self.pull(
+            lambda pulled: pulled.content(cell_of(pulled.snapshot, cell).index).outputs
+        )
+
+    async def raw(self) -> Json:
+        """Return the whole notebook as JSON with outputs, in the form of `nbformat` 4."""
+        return await self.pull(lambda pulled: pulled.raw())
+
+    async def apply(self, operations: Sequence[Operation]) -> Applied:
+        """Apply operations in order as one transaction, save, and return the result.
+
+        They are applied to completion, even if the caller is cancelled.
+
+        Raises:
+            Conflict: an ``expect`` does not match; nothing was changed.
+            CellNotFound, InvalidArguments: a cell or an index does not exist; nothing was changed.
+            InvalidNotebook, ReadOnly, DiskFull, SaveFailed, OpenTwice, TabOffline: nothing was changed.
+        """
+        return await run_to_completion(self._commit(operations))
+
+    async def _commit(self, operations: Sequence[Operation]) -> Applied:
+        # A tab that was lost with the edit may come back after it was made in the file: one cell, one id.
+        operations = [
+            replace(each, content=replace(each.content, id=new_cell_id()))
+            if isinstance(each, Insert) and not each.content.id
+            else each
+            for each in operations
+        ]
+        for number in range(self.tries):
+            if (applied := await self.attempt(operations, number)) is not None:
+                return applied
+        raise SaveFailed(f"{self.path} cannot be changed: others keep changing it.")
+
+    @asynccontextmanager
+    async def writing(self, cell: str) -> AsyncGenerator[CellOutputWriter]:
+        """Return a writer for the outputs of a cell that is about to run.
+
+        Raises (on entering):
+            CellNotFound, InvalidNotebook.
+        """
+        located = await self.locate(lambda snapshot: runnable(snapshot, cell))
+        writer = CellOutputWriter(self, located, self.notebook.writers, self.notebook.tasks)
+        try:
+            yield writer
+        finally:
+            try:
+                await writer.finish(None)
+            finally:
+                await writer.detach()
+
+    async def flush(self) -> None:
+        """Flush the outputs of cells that ended without a save; a file is saved when this returns.
+
+        Raises:
+            ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
+        """
+        if self.notebook.saver is not None:
+            await self.notebook.saver.save()
+
+    # --- the place where the notebook is
+
+    @abstractmethod
+    async def pull(self, look: Callable[[LoadedNotebook], T]) -> T:
+        """Return the result of ``look`` for the current notebook with the outputs of running cells.
+
+        ``look`` may be called more than once, and in a thread.
+
+        Raises:
+            NotebookNotFound, InvalidArguments, InvalidNotebook, TabOffline, OpenTwice.
+        """
+
+    @abstractmethod
+    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
+        """Try to apply operations; return None if others changed the notebook meanwhile.
+
+        Args:
+            operations: Operations on the current notebook.
+            number: The number of earlier attempts.
+        """
+
+    @abstractmethod
+    async def locate(self, find: Find) -> RunningCell:
+        """Return the cell that runs or is about to run, and the sink where the notebook is now.
+
+        Raises:
+            What ``find`` raises, TabOffline, OpenTwice.
+        """
+
+    @abstractmethod
+    async def is_current(self, sink: OutputSink) -> bool:
+        """Return whether a sink is still where the notebook is.
+
+        Raises:
+            TabOffline, OpenTwice.
+        """
+
+
+def runnable(snapshot: Snapshot, key: str) -> Cell:
+    """Return the code cell with this key in a notebook that can be written.
+
+    Raises:
+        CellNotFound, InvalidNotebook.
+    """
+    if snapshot.nbformat[0] != 4:
+        raise InvalidNotebook(
+            f"{snapshot.path} has the old nbformat {snapshot.nbformat[0]}.",
+            hint="Convert it first: jupyter nbconvert --to notebook --nbformat 4 FILE.",
+        )
+    cell = cell_of(snapshot, key)
+    if cell.type != "code":
+        raise CellNotFound(f"`{key}` in {snapshot.path} is a {cell.type} cell and cannot run.")
+    return cell
+
+
+def cell_of(snapshot: Snapshot, key: str) -> Cell:
+    """Return the cell with this key.
+
+    Raises:
+        CellNotFound.
+    """
+    cell = snapshot.by_key.get(key)
+    if cell is None:
+        raise CellNotFound(f"No cell `{key}` in {snapshot.path}.")
+    return cell
 
 
 class NotebookText(ABC):
@@ -86,10 +270,6 @@ class NotebookText(ABC):
         """
 
 
-Refresh = Callable[[str], Coroutine[Any, Any, None]]
-"""Has tabs with the notebook at a path read its file."""
-
-
 class StoredDocument(NotebookDocument):
     """A notebook that is stored as a text: unedited parts stay as they are, and cells are never trusted.
 
@@ -99,7 +279,7 @@ class StoredDocument(NotebookDocument):
         notebook: The notebook.
         text: Its text.
         find_text: Returns the text at another path, once it was renamed.
-        refresh: For tabs that opened the notebook while it was written; None if tabs hold no notebooks.
+        refresh: For tabs that opened the notebook while it was written.
     """
 
     def __init__(
@@ -107,7 +287,7 @@ class StoredDocument(NotebookDocument):
         notebook: Notebook,
         text: NotebookText,
         find_text: Callable[[str], NotebookText],
-        refresh: Refresh | None = None,
+        refresh: Refresh,
     ) -> None:
         super().__init__(notebook)
         self._find_text = find_text
@@ -178,8 +358,7 @@ class StoredDocument(NotebookDocument):
 
     async def refresh_tabs(self) -> None:
         """Have tabs that opened the notebook while it was written read it again: call this afterwards."""
-        if self._refresh is not None:
-            await self._refresh(self.path)
+        await self._refresh(self.path)
 
     async def raw(self) -> Json:
         """See `NotebookDocument.raw`.
