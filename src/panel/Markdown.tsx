@@ -109,7 +109,7 @@ class Renderer {
           table.tabIndex = 0;
         }
         for (const box of this._widget.node.querySelectorAll('input[type=checkbox]')) {
-          box.setAttribute('aria-label', box.parentElement?.textContent?.trim() ?? '');
+          box.setAttribute('aria-label', box.parentElement?.textContent.trim() ?? '');
         }
         select();
       }
