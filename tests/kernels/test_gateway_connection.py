@@ -71,9 +71,15 @@ async def test_a_connection_that_is_cut_says_that_the_outcome_is_unknown_and_run
 
 @pytest.mark.proves("fault:connection-lost")
 async def test_a_connection_on_which_nothing_comes_any_more_is_lost(
-    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels], tmp_path: Path
+    *,
+    bench: ExecutorBench,
+    proxy: Proxy,
+    service: Callable[..., GatewayKernels],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    here = at(bench, service(ping_interval=0.3))
+    monkeypatch.setattr("tk_ai_extension.kernels.gateway.PING_INTERVAL", 0.3)
+    here = at(bench, service())
     go = tmp_path / "go"
     running = submit(here, faults.run_until(go))
     await running.printed()

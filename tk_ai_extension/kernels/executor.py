@@ -1,26 +1,16 @@
-"""Run code in a kernel: one loop over a kernel client, and the seven ways in which an execution ends."""
+"""Run code in a kernel: the seven ways in which an execution ends."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-import zmq
-from jupyter_client.channels import AsyncZMQSocketChannel
-
-from tk_ai_extension.kernels.base import Message
-from tk_ai_extension.kernels.collector import (
-    OUTPUT_MESSAGES,
-    OutputCollector,
-    integer,
-)
+from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES, OutputCollector, integer
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.encoding import MALFORMED, encodable
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.executions import (
     INTERRUPT_IGNORED,
     EndStatus,
@@ -40,15 +30,6 @@ END_OF_FILE = "\x04"
 
 OUTPUT_INTERVAL = 0.05
 """Minimum interval in seconds between OutputsChanged events; consumer cost is per event."""
-
-READ_TIME = 0.01
-"""Seconds for which one channel may occupy the event loop at a time."""
-
-INFO_INTERVAL = 0.2
-"""Seconds after which kernel_info is requested again if nothing was received on iopub."""
-
-MAX_SUBMISSIONS = 50
-"""How often a request is submitted if the kernel drops it because another client's request failed."""
 
 MAX_QUESTIONS = 10
 """How often one execution may request input before it is interrupted."""
@@ -83,193 +64,6 @@ class Ending:
 
     kind: Literal["died", "restarted", "shutdown", "lost", "closed"]
     message: str
-
-
-class ConnectionClosed(Exception):
-    """The connection has ended; its argument is the `Ending`."""
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.message)
-        self.ending = ending
-
-
-class SocketChannel(AsyncZMQSocketChannel):
-    """jupyter_client's channel, without the poll before each message."""
-
-    async def get_msg(self, timeout: float | None = None) -> Message:  # noqa: ARG002 - the base's
-        """Return the next message; malformed ones raise `MALFORMED`."""
-        _, parts = self.session.feed_identities(await cast("Any", self.socket).recv_multipart())
-        return self.session.deserialize(parts)
-
-    def send(self, msg: Message) -> None:
-        """Send a message."""
-        super().send(msg)
-        # ZMQ_FD is edge-triggered, and sending consumes the edge of a message that has arrived.
-        cast("Any", self.socket).get(zmq.EVENTS)
-
-
-class Connection:
-    """A client of one process of a kernel, which gives each message to the run that it belongs to.
-
-    Args:
-        client: An `AsyncKernelClient`, or what has its four channels, ``session`` and
-            ``stop_channels``. Its session is not shared: a kernel replies to the last client of an
-            identity.
-        observe: Called with each iopub message, and whether a run of this server's caused it.
-    """
-
-    def __init__(self, client: Any, observe: Callable[[Message, bool], None]) -> None:
-        self.ended = asyncio.Event()
-        self.ending: Ending | None = None
-        self.lost = asyncio.Event()
-        """Set when a channel can no longer be read."""
-        self._client = client
-        self._observe = observe
-        self._runs: dict[str, Run] = {}
-        self._infos: dict[str, asyncio.Future[Message]] = {}
-        self._receives = asyncio.Event()
-        channels = {
-            client.iopub_channel: self._on_iopub,
-            client.shell_channel: self._on_reply,
-            client.control_channel: self._on_reply,
-            client.stdin_channel: self._on_input,
-        }
-        self._readers = [asyncio.create_task(self._read(*each)) for each in channels.items()]
-
-    async def kernel_info(self, *, on_shell: bool) -> Message:
-        """Request kernel_info until the kernel replies and iopub is subscribed; return the reply.
-
-        A kernel drops what it publishes before the subscription has reached it (slow joiner).
-        jupyter_client's ``wait_for_ready`` waits another 0.2 s, and for the cell that runs.
-
-        Args:
-            on_shell: Whether the reply must come on the shell channel, which a running cell blocks.
-
-        Raises:
-            ConnectionClosed.
-        """
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        ended = asyncio.ensure_future(self.ended.wait())
-        asked: list[str] = []
-        channels = (self._client.shell_channel, self._client.control_channel)
-        try:
-            while not answer.done() or not self._receives.is_set():
-                for channel in channels[: 1 if on_shell else 2]:
-                    message = self._client.session.msg("kernel_info_request", {})
-                    self._infos[message["header"]["msg_id"]] = answer
-                    asked.append(message["header"]["msg_id"])
-                    self._send(channel, message)
-                await asyncio.wait({answer, ended}, return_when=asyncio.FIRST_COMPLETED)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._receives.wait(), INFO_INTERVAL)
-                if self.ending is not None:
-                    raise ConnectionClosed(self.ending)
-            return answer.result()
-        finally:
-            ended.cancel()
-            for msg_id in asked:
-                del self._infos[msg_id]
-
-    def probe(self) -> None:
-        """Request kernel_info; a listener for the messages learns which process publishes them."""
-        with suppress(ConnectionClosed):
-            self._send(
-                self._client.control_channel, self._client.session.msg("kernel_info_request", {})
-            )
-
-    def submit(self, run: Run) -> None:
-        """Send a run's request. Raises ConnectionClosed; then nothing was sent."""
-        if self.ending is not None:
-            raise ConnectionClosed(self.ending)
-        message = self._client.session.msg("execute_request", run.content)
-        msg_id = message["header"]["msg_id"]
-        self._send(self._client.shell_channel, message)
-        self._runs[msg_id] = run
-        run.on_done = lambda: self._runs.pop(msg_id, None)
-
-    def interrupting(self, only: ExecutionRequest | None = None) -> bool:
-        """Tell the running run that it is interrupted; return False if ``only`` does not run now."""
-        running = [run for run in self._runs.values() if run.is_running]
-        if only is not None and not any(run.request is only for run in running):
-            return False
-        for run in running:
-            run.interrupted = True
-        return True
-
-    async def drain(self, gap: int) -> None:
-        """Wait until the last message of a kernel that has ended is read: none comes for ``gap`` ms."""
-        while await self._client.iopub_channel.socket.poll(gap):  # noqa: ASYNC110 - read in turns
-            await asyncio.sleep(0)
-
-    @property
-    def has_runs(self) -> bool:
-        """Whether a run has not ended."""
-        return bool(self._runs)
-
-    def close(self, ending: Ending) -> None:
-        """End the connection, and with it the runs that have not ended."""
-        if self.ending is not None:
-            return
-        self.ending = ending
-        self.ended.set()
-        for run in list(self._runs.values()):
-            run.on_end(ending)
-        for reader in self._readers:
-            reader.cancel()
-        self._client.stop_channels()
-
-    def _send(self, channel: Any, message: Message) -> None:
-        try:
-            channel.send(message)
-        except ConnectionError as error:
-            self.lost.set()
-            raise ConnectionClosed(Ending("lost", str(error))) from error
-
-    async def _read(self, channel: Any, handle: Callable[[Message], None]) -> None:
-        turn = time.monotonic() + READ_TIME
-        while True:
-            try:
-                message = await channel.get_msg()
-            except (ConnectionError, zmq.ZMQError):
-                self.lost.set()
-                return
-            except MALFORMED as error:
-                log.warning("Dropped a malformed message from a kernel: %s", error)
-                continue
-            try:
-                handle(message)
-            except Exception:
-                log.exception("A message from a kernel could not be handled")
-            if time.monotonic() > turn:
-                await asyncio.sleep(0)  # awaiting a message that is there does not yield
-                turn = time.monotonic() + READ_TIME
-
-    def _run_of(self, message: Message) -> Run | None:
-        return self._runs.get(message["parent_header"].get("msg_id") or "")
-
-    def _on_iopub(self, message: Message) -> None:
-        self._receives.set()
-        run = self._run_of(message)
-        self._observe(message, run is not None)
-        if run is not None:
-            run.on_iopub(message["msg_type"], message["content"])
-
-    def _on_reply(self, message: Message) -> None:
-        answer = self._infos.get(message["parent_header"].get("msg_id") or "")
-        if answer is not None and not answer.done():
-            answer.set_result(message)
-        run = self._run_of(message)
-        if run is not None:
-            run.on_reply(message["content"])
-
-    def _on_input(self, message: Message) -> None:
-        run = self._run_of(message)
-        if run is None or message["msg_type"] != "input_request":
-            return
-        answer = run.on_input(message["content"])
-        if answer is not None:
-            reply = self._client.session.msg("input_reply", {"value": answer})
-            self._send(self._client.stdin_channel, reply)
 
 
 class Run:

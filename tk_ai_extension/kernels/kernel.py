@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import zmq.asyncio
 from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.executor import Connection, ConnectionClosed, Ending, SocketChannel
+from tk_ai_extension.kernels.executor import Ending, Run
 from tk_ai_extension.kernels.process import (
     describe_exit,
     local_process,
     process_end,
 )
 from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.encoding import MALFORMED
+from tk_ai_extension.model.errors import GatewayUnavailable
+from tk_ai_extension.model.executions import ExecutionRequest
 
 log = logging.getLogger(__name__)
+
+READ_TIME = 0.01
+"""Seconds for which one source of messages may occupy the event loop at a time."""
+
+INFO_INTERVAL = 0.2
+"""Seconds after which kernel_info is requested again if nothing was received on iopub."""
+
+ANSWER_TIMEOUT = 10.0
+"""Seconds to wait for a kernel's reply before another client is opened."""
+
+RECONNECT_TIMEOUT = 30.0
+"""Seconds in which the next process of a kernel must answer to be connected at once."""
 
 STOP_TIMEOUT = 15.0
 """Seconds in which a manager must have restarted or removed a kernel whose process it has ended."""
@@ -36,9 +53,210 @@ STEP_INTERVAL = 0.05
 RESTARTED = Ending("restarted", "The kernel was restarted.")
 SHUT_DOWN = Ending("shutdown", "The kernel was shut down.")
 UNANSWERED = Ending("closed", "The kernel did not answer.")
+CLOSED = Ending("closed", "The connection to the kernel was closed.")
 
 
-class TrackedKernel(ABC):
+class ConnectionClosed(Exception):
+    """The connection has ended; its argument is the `Ending`."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.message)
+        self.ending = ending
+
+
+Source = Callable[[], Awaitable[tuple[str, Message]]]
+"""Returns the next message that it has, with the channel's name.
+
+Raises `MALFORMED`, and ConnectionError or ZMQError once there are no more.
+"""
+
+
+class Client(Protocol):
+    """What carries the messages of one process of a kernel.
+
+    Attributes:
+        session: Makes messages. It is not shared: a kernel replies to the last client of an identity.
+        sources: Together they have the messages of all channels.
+    """
+
+    session: Any
+    sources: Sequence[Source]
+
+    def send(self, channel: str, message: Message) -> None:
+        """Send a message. Raises ConnectionError."""
+        ...
+
+    def close(self) -> None:
+        """Close the channels."""
+        ...
+
+
+class SocketClient:
+    """jupyter_client's `AsyncKernelClient`, read without the poll before each message."""
+
+    def __init__(self, client: Any) -> None:
+        self.session: Any = client.session
+        self._client = client
+        names = ("shell", "iopub", "stdin", "control")
+        self._channels = {name: getattr(client, f"{name}_channel") for name in names}
+        self.sources: Sequence[Source] = [partial(self._receive, name) for name in names]
+
+    async def _receive(self, channel: str) -> tuple[str, Message]:
+        parts = await self._channels[channel].socket.recv_multipart()
+        _, parts = self.session.feed_identities(parts)
+        return channel, self.session.deserialize(parts)
+
+    def send(self, channel: str, message: Message) -> None:
+        """Send a message."""
+        self._channels[channel].send(message)
+        # ZMQ_FD is edge-triggered, and sending consumes the edge of a message that has arrived.
+        self._channels[channel].socket.get(zmq.EVENTS)
+
+    def close(self) -> None:
+        """Close the channels."""
+        self._client.stop_channels()
+
+    async def drain(self) -> None:
+        """Wait until the last message of a kernel that has ended is read."""
+        while await self._channels["iopub"].socket.poll(DRAIN_GAP):  # noqa: ASYNC110 - read in turns
+            await asyncio.sleep(0)
+
+
+class Connection:
+    """A client of one process of a kernel, which gives each message to the run that it belongs to.
+
+    Args:
+        client: Carries the messages.
+        observe: Called with each iopub message, and whether a run of this server's caused it.
+    """
+
+    def __init__(self, client: Client, observe: Callable[[Message, bool], None]) -> None:
+        self.ended = asyncio.Event()
+        self.ending: Ending | None = None
+        self.info: Message | None = None
+        """The kernel's reply to `kernel_info`."""
+        self._client = client
+        self._observe = observe
+        self._runs: dict[str, Run] = {}
+        self._infos: dict[str, asyncio.Future[Message]] = {}
+        self._receives = asyncio.Event()
+        self._readers = [asyncio.create_task(self._read(source)) for source in client.sources]
+
+    async def kernel_info(self, *, on_shell: bool) -> None:
+        """Request kernel_info until the kernel replies and iopub is subscribed.
+
+        A kernel drops what it publishes before the subscription has reached it (slow joiner).
+        jupyter_client's ``wait_for_ready`` waits another 0.2 s, and for the cell that runs.
+
+        Args:
+            on_shell: Whether the reply must come on the shell channel, which a running cell blocks.
+
+        Raises:
+            ConnectionClosed.
+        """
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        while not answer.done() or not self._receives.is_set():
+            for channel in ("shell",) if on_shell else ("shell", "control"):
+                self._infos[self._send(channel, "kernel_info_request", {})] = answer
+            await answer
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._receives.wait(), INFO_INTERVAL)
+            if self.ending is not None:
+                raise ConnectionClosed(self.ending)
+        self.info = answer.result()
+
+    def probe(self) -> None:
+        """Request kernel_info; a listener for the messages learns which process publishes them."""
+        with suppress(ConnectionClosed):
+            self._send("control", "kernel_info_request", {})
+
+    def submit(self, run: Run) -> None:
+        """Send a run's request. Raises ConnectionClosed; then nothing was sent."""
+        msg_id = self._send("shell", "execute_request", run.content)
+        self._runs[msg_id] = run
+        run.on_done = lambda: self._runs.pop(msg_id, None)
+
+    def interrupting(self, only: ExecutionRequest | None = None) -> bool:
+        """Tell the running run that it is interrupted; return False if ``only`` does not run now."""
+        running = [run for run in self._runs.values() if run.is_running]
+        if only is not None and not any(run.request is only for run in running):
+            return False
+        for run in running:
+            run.interrupted = True
+        return True
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether a run has not ended."""
+        return bool(self._runs)
+
+    def close(self, ending: Ending) -> None:
+        """End the connection, and with it the runs that have not ended."""
+        if self.ending is not None:
+            return
+        self.ending = ending
+        self.ended.set()
+        for run in list(self._runs.values()):
+            run.on_end(ending)
+        for answer in self._infos.values():
+            if not answer.done():
+                answer.set_exception(ConnectionClosed(ending))
+        for reader in self._readers:
+            reader.cancel()
+        self._client.close()
+
+    def _send(self, channel: str, kind: str, content: Mapping[str, Any]) -> str:
+        """Send a message and return its id. Raises ConnectionClosed."""
+        if self.ending is None:
+            message: Message = self._client.session.msg(kind, content)
+            try:
+                self._client.send(channel, message)
+            except ConnectionError as error:
+                self.close(Ending("lost", str(error)))
+            else:
+                return message["header"]["msg_id"]
+        assert self.ending is not None
+        raise ConnectionClosed(self.ending)
+
+    async def _read(self, source: Source) -> None:
+        turn = time.monotonic() + READ_TIME
+        while True:
+            try:
+                channel, message = await source()
+            except (ConnectionError, zmq.ZMQError) as error:
+                self.close(Ending("lost", str(error)))
+                return
+            except MALFORMED as error:
+                log.warning("Dropped a malformed message from a kernel: %s", error)
+                continue
+            try:
+                self._handle(channel, message)
+            except Exception:
+                log.exception("A message from a kernel could not be handled")
+            if time.monotonic() > turn:
+                await asyncio.sleep(0)  # awaiting a message that is there does not yield
+                turn = time.monotonic() + READ_TIME
+
+    def _handle(self, channel: str, message: Message) -> None:
+        kind, content = message["msg_type"], message["content"]
+        request = message["parent_header"].get("msg_id") or ""
+        run = self._runs.get(request)
+        if channel == "iopub":
+            self._receives.set()
+            self._observe(message, run is not None)
+            if run is not None:
+                run.on_iopub(kind, content)
+        elif channel == "stdin":
+            answer = run.on_input(content) if run is not None and kind == "input_request" else None
+            if answer is not None:
+                self._send("stdin", "input_reply", {"value": answer})
+        elif run is not None:
+            run.on_reply(content)
+        elif (info := self._infos.pop(request, None)) is not None and not info.done():
+            info.set_result(message)
+
+
+class Kernel(ABC):
     """A kernel through all its processes, with the one client that is kept open for each.
 
     Args:
@@ -47,6 +265,9 @@ class TrackedKernel(ABC):
         is_listed: Returns whether the server still has the kernel.
         emit: Called with each `KernelEvent`.
     """
+
+    remote = False
+    """Whether it runs behind a gateway."""
 
     def __init__(
         self,
@@ -64,14 +285,59 @@ class TrackedKernel(ABC):
         self.ending: Ending | None = None
         """Why the kernel no longer answers; None while it may."""
         self.lock = asyncio.Lock()
-        """Held by restarts and shutdowns."""
+        """Held by this server's restarts and shutdowns."""
         self._is_listed = is_listed
         self._emit = emit
+        self._alive = asyncio.Event()
+        self._alive.set()
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
         self._tasks = BackgroundTasks(log)
 
+    @property
     @abstractmethod
+    def name(self) -> str:
+        """The name of its kernelspec."""
+
+    @property
+    @abstractmethod
+    def stopping(self) -> bool:
+        """Whether it is being shut down or restarted, if this server knows of it."""
+
+    @abstractmethod
+    async def ask_state(self) -> KernelState:
+        """Return the state of a kernel that is not connected."""
+
+    @abstractmethod
+    async def settled(self) -> None:
+        """Wait until nobody is starting or stopping it: a manager cannot do both at once."""
+
+    @abstractmethod
+    async def watch(self) -> Ending:
+        """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
+
+    @abstractmethod
+    async def _open(self) -> Client | None:
+        """Return a client of the present process; None if it cannot be reached yet.
+
+        Raises:
+            GatewayUnavailable: its gateway cannot be reached.
+        """
+
+    def restarted(self) -> None:  # noqa: B027 - the process of a local kernel shows it
+        """Note that the manager has restarted it on request."""
+
+    def shut_down(self) -> None:  # noqa: B027 - the process of a local kernel shows it
+        """Note that the manager has shut it down on request."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection, if one is open and the kernel has answered on it."""
+        connection = self._connection
+        if connection is None or connection.ending is not None or connection.info is None:
+            return None
+        return connection
+
     async def connect(self, *, first: bool = False) -> Connection:
         """Return the open connection, or open one and wait until the kernel answers.
 
@@ -85,33 +351,54 @@ class TrackedKernel(ABC):
             ConnectionClosed: the kernel is gone.
             GatewayUnavailable: its gateway cannot be reached.
         """
-
-    @property
-    def connection(self) -> Connection | None:
-        """The connection, if one is open."""
-        connection = self._connection
-        if connection is None or connection.ending is not None or connection.lost.is_set():
-            return None
-        return connection
-
-    @abstractmethod
-    async def settled(self) -> None:
-        """Wait until nobody is starting or stopping it: a manager cannot do both at once."""
-
-    @abstractmethod
-    async def watch(self) -> Ending:
-        """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
-
-    @property
-    @abstractmethod
-    def stopping(self) -> bool:
-        """Whether it is being shut down or restarted, as far as this server knows."""
+        async with self._connecting:
+            while True:
+                await self._alive.wait()
+                if self.ending is not None:
+                    raise ConnectionClosed(self.ending)
+                if self.connection is not None:
+                    return self.connection
+                client = await self._open()
+                if client is None:
+                    await asyncio.sleep(STEP_INTERVAL)
+                    continue
+                connection = self._connection = Connection(client, self._observe)
+                try:
+                    async with asyncio.timeout(ANSWER_TIMEOUT):
+                        await connection.kernel_info(on_shell=first)
+                except TimeoutError:
+                    log.info("Kernel %s has not answered for %g s", self.id, ANSWER_TIMEOUT)
+                except ConnectionClosed:
+                    if first:
+                        raise
+                finally:
+                    if connection.info is None:
+                        connection.close(UNANSWERED)
+                if self.connection is connection:
+                    self._answered(connection)
+                    return connection
 
     async def close(self) -> None:
         """Close the connection; the kernel keeps running."""
         if self._connection is not None:
-            self._connection.close(Ending("closed", "The connection to the kernel was closed."))
+            self._connection.close(CLOSED)
         await self._tasks.close()
+
+    def _answered(self, connection: Connection) -> None:
+        """Learn from a reply to kernel_info."""
+        assert connection.info is not None
+        about: Any = connection.info["content"].get("language_info") or {}
+        self.language = str(about.get("name", "")).lower()
+        if self.state in {"starting", "restarting", "unknown"}:
+            self._on_state("idle")
+
+    async def _reconnect(self) -> None:
+        """Connect at once, so that no activity of other clients is missed; else the next use does it."""
+        try:
+            async with asyncio.timeout(RECONNECT_TIMEOUT):
+                await self.connect()
+        except (TimeoutError, ConnectionClosed, GatewayUnavailable) as error:
+            log.info("Kernel %s does not answer: %s", self.id, error)
 
     def _observe(self, message: Message, ours: bool) -> None:
         """Emit the events in an iopub message, whichever client caused it."""
@@ -119,7 +406,8 @@ class TrackedKernel(ABC):
         if kind == "status":
             state = content.get("execution_state", "unknown")
             if parent.get("msg_type") in {"execute_request", None} or state not in {"busy", "idle"}:
-                self._on_state(state)
+                # "starting" may arrive after the reply on shell or control.
+                self._on_state("idle" if state == "starting" and self.connection else state)
         elif kind == "execute_input":
             code, count = str(content.get("code", "")), content.get("execution_count")
             self._notify("ran", code=code, execution_count=count, ours=ours)
@@ -128,45 +416,25 @@ class TrackedKernel(ABC):
             and kind in {"display_data", "update_display_data"}
             and content.get("transient")
         ):
-            self._notify_display(kind, content)
-
-    def _notify_display(self, kind: str, content: Mapping[str, Any]) -> None:
-        collector = OutputCollector()
-        collector.add(kind, content)
-        for event in collector.drain_events():
-            if event.mime == OTHER_DISPLAY_MIME:
-                self._notify("display", display=event.data)
+            collector = OutputCollector()
+            collector.add(kind, content)
+            for event in collector.drain_events():
+                if event.mime == OTHER_DISPLAY_MIME:
+                    self._notify("display", display=event.data)
 
     def _on_state(self, state: KernelState) -> None:
-        """Note an execution state that was published."""
-        # "starting" comes on iopub and may arrive after the reply on shell or control.
-        if state == "starting" and self.language:
-            state = "idle"
-        if state != self.state:
-            self.state = state
-            self._notify("state")
-
-    def _answered(self, connection: Connection, answer: Message) -> Connection:
-        """Keep a connection on which the kernel has answered a kernel_info request."""
-        about: Any = answer["content"].get("language_info") or {}
-        self.language = str(about.get("name", "")).lower()
-        if self.state in {"starting", "restarting", "unknown"}:
-            self._on_state("idle")
-        self._connection = connection
-        return connection
-
-    async def _reconnect(self) -> None:
-        """Reconnect at once, so that no activity of other clients is missed."""
-        try:
-            await self.connect()
-        except ConnectionClosed as closed:
-            log.info("Kernel %s does not answer: %s", self.id, closed)
+        """Note an execution state."""
+        if state == self.state:
+            return
+        came_back = self.state == "restarting"
+        self.state = state
+        self._notify("restarted" if came_back else "state")
 
     def _notify(self, kind: Any, **fields: Any) -> None:
         self._emit(KernelEvent(self.id, kind, self.state, **fields))
 
 
-class LocalKernel(TrackedKernel):
+class LocalKernel(Kernel):
     """A kernel whose process is on this machine: its end is seen, with its exit code.
 
     Args:
@@ -178,47 +446,28 @@ class LocalKernel(TrackedKernel):
     ) -> None:
         super().__init__(kernel_id, manager, **observed)
         self._context = context
-        self._alive = asyncio.Event()
-        self._alive.set()
+        self.language = str(getattr(manager.kernel_spec, "language", "")).lower()
 
-    async def connect(self, *, first: bool = False) -> Connection:
-        """Return the open connection; open one if there is none."""
-        while True:
-            async with self._connecting:
-                await self._alive.wait()
-                if self.ending is not None:
-                    raise ConnectionClosed(self.ending)
-                if self.connection is not None:
-                    return self.connection
-                connection = self._connection = self._open()
-                try:
-                    answer = await connection.kernel_info(on_shell=first)
-                except ConnectionClosed:
-                    if first:
-                        raise
-                except BaseException:
-                    connection.close(UNANSWERED)
-                    raise
-                else:
-                    return self._answered(connection, answer)
-
-    def _open(self) -> Connection:
-        session = self.manager.session
-        client = self.manager.client(
-            # Its own identity: a kernel replies to the last client of one.
-            session=Session(key=session.key, signature_scheme=session.signature_scheme),
-            context=self._context,
-            **dict.fromkeys(
-                (f"{name}_channel_class" for name in ("shell", "iopub", "stdin", "control")),
-                SocketChannel,
-            ),
-        )
-        return Connection(client, self._observe)
+    @property
+    def name(self) -> str:
+        """The name of its kernelspec."""
+        return self.manager.kernel_name
 
     @property
     def stopping(self) -> bool:
         """Whether it is being shut down or restarted."""
         return bool(getattr(self.manager, "shutting_down", False)) or not self._alive.is_set()
+
+    async def ask_state(self) -> KernelState:
+        """Return the state that jupyter_server has noted."""
+        return getattr(self.manager, "execution_state", None) or "unknown"
+
+    async def _open(self) -> SocketClient:
+        session = self.manager.session
+        # Its own identity: a kernel replies to the last client of one.
+        own = Session(key=session.key, signature_scheme=session.signature_scheme)
+        self._client = SocketClient(self.manager.client(session=own, context=self._context))
+        return self._client
 
     async def settled(self) -> None:
         """Wait until the manager is neither starting nor stopping it."""
@@ -244,11 +493,13 @@ class LocalKernel(TrackedKernel):
             log.info("Kernel %s: %s", self.id, ending.message)
             connection = self.connection
             if connection is not None:
-                await connection.drain(DRAIN_GAP)
+                await self._client.drain()
             if self._connection is not None:
                 self._connection.close(ending)
             self.ending = ending
-            self.state = "restarting" if comes_back else "dead"
+            self.state = "dead"
+            if comes_back:
+                self.state = "restarting" if ending.kind == "died" else "starting"
             self._notify(ending.kind)
             if not comes_back or not await self._replaced(process):
                 self.state = "dead"
@@ -258,10 +509,8 @@ class LocalKernel(TrackedKernel):
                 return ending
             self.restarts += 1
             self.ending = None
-            self.state = "starting"
+            self._on_state("starting")
             self._alive.set()
-            if ending.kind == "died":
-                self._notify("restarted")
             if connection is not None:
                 self._tasks.spawn(self._reconnect(), f"Connecting to kernel {self.id}")
 

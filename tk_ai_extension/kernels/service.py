@@ -21,14 +21,13 @@ from tk_ai_extension.kernels.base import (
     KernelEvent,
     KernelInfo,
     Kernelspec,
-    KernelState,
     find_kernelspec,
     kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.executor import Connection, ConnectionClosed, Run, Timeouts
-from tk_ai_extension.kernels.kernel import LocalKernel
+from tk_ai_extension.kernels.executor import Run, Timeouts
+from tk_ai_extension.kernels.kernel import Connection, ConnectionClosed, Kernel, LocalKernel
 from tk_ai_extension.kernels.process import StderrTail, UsageMeter, local_process
 from tk_ai_extension.kernels.stack import StackQueue
 from tk_ai_extension.model.background import BackgroundTasks, outcome
@@ -96,7 +95,7 @@ class Kernels:
         self.ready_timeout = ready_timeout
         self._timeouts = timeouts or Timeouts()
         self._max_output_bytes = max_output_bytes
-        self._kernels: dict[str, Any] = {}  # of the class that `_track` makes
+        self._kernels: dict[str, Kernel] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._tails: dict[str, StderrTail] = {}
         self._meters: dict[str, UsageMeter] = {}
@@ -109,7 +108,7 @@ class Kernels:
         self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
         self._queue: StackQueue | None = None
         if stack is not None and backend != "direct":
-            self._queue = StackQueue(stack, self.subscribe, self._state_of)
+            self._queue = StackQueue(stack, self.subscribe, lambda each: self._kernel(each).state)
             self.backend = "stack"
         elif backend != "direct":
             level = logging.WARNING if backend == "stack" else logging.INFO
@@ -121,7 +120,7 @@ class Kernels:
         Raises:
             GatewayUnavailable: a gateway has them and does not answer.
         """
-        found: Mapping[str, Any] = await ensure_async(self._specs.get_all_specs())
+        found: Mapping[str, Any] = await self._ask(self._specs.get_all_specs())
         return kernelspecs_of(found, self._manager.default_kernel_name)
 
     def ids(self) -> list[str]:
@@ -139,18 +138,22 @@ class Kernels:
                 meter = self._meters[kernel_id] = UsageMeter(process.pid)
             # It inspects every child process: off the event loop.
             usage = await asyncio.to_thread(meter.measure)
-        spec = getattr(manager, "kernel_spec", None)
+        state = kernel.state
+        if state == "unknown":
+            state = await kernel.ask_state()
+            self._kernel(kernel_id)
         return KernelInfo(
             id=kernel_id,
-            name=manager.kernel_name,
-            language=kernel.language or str(getattr(spec, "language", "")).lower(),
-            state=self._state_of(kernel_id),
+            name=kernel.name,
+            language=kernel.language,
+            state=state,
             memory=usage.memory if usage else None,
             cpu=usage.cpu if usage else None,
             uptime=usage.uptime if usage else None,
             pid=process.pid if process else None,
             restarts=kernel.restarts,
             sandboxed=getattr(manager.provisioner, "confinement", None) is not None,
+            remote=kernel.remote,
         )
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
@@ -279,7 +282,7 @@ class Kernels:
         connection = await self.connection(kernel_id)
         if connection.interrupting(only):
             try:
-                await ensure_async(self._manager.interrupt_kernel(kernel_id))
+                await self._ask(self._manager.interrupt_kernel(kernel_id))
             except RuntimeError as error:
                 message = f"The kernel {kernel_id} cannot be interrupted: {error}"
                 raise KernelDied(message) from error
@@ -433,7 +436,7 @@ class Kernels:
                 kill = False
         self._kernel(kernel_id)
         try:
-            answered = await ensure_async(self._manager.restart_kernel(kernel_id, now=kill))
+            answered = await self._ask(self._manager.restart_kernel(kernel_id, now=kill))
             if asyncio.isfuture(answered):
                 # jupyter_server's own wait for an answer; `wait_ready` reports failures.
                 answered.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -442,21 +445,28 @@ class Kernels:
         except (OSError, RuntimeError) as error:
             message = f"The kernel {kernel_id} could not be restarted: {error}"
             raise KernelStartFailed(message) from error
+        kernel.restarted()
         await self.wait_ready(kernel_id)
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
         """Have the manager shut a kernel down if it still has it, and wait for the end."""
-        watch = self._watches.get(kernel_id)
-        if kernel_id in self._kernels:
-            await self._kernels[kernel_id].settled()
+        kernel, watch = self._kernels.get(kernel_id), self._watches.get(kernel_id)
+        if kernel is not None:
+            await kernel.settled()
         if kernel_id in self._manager:
-            await ensure_async(self._manager.shutdown_kernel(kernel_id, now=now))
+            await self._ask(self._manager.shutdown_kernel(kernel_id, now=now))
+        if kernel is not None:
+            kernel.shut_down()
         if watch is not None and watch is not asyncio.current_task():
             await asyncio.wait({watch})
 
     # -- one kernel
 
-    def _kernel(self, kernel_id: str) -> Any:
+    async def _ask(self, request: Any) -> Any:
+        """Await a request to a manager."""
+        return await ensure_async(request)
+
+    def _kernel(self, kernel_id: str) -> Kernel:
         """Return the kernel, which is watched from now on. Raises KernelNotFound."""
         if kernel_id not in self._manager:
             raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
@@ -473,25 +483,19 @@ class Kernels:
             self._watches[kernel_id] = watching
         return kernel
 
-    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> Any:
+    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> Kernel:
         return LocalKernel(kernel_id, manager, context=self._context, **observed)
 
-    async def _watch(self, kernel: Any) -> None:
+    async def _watch(self, kernel: Kernel) -> None:
         try:
             ending = await kernel.watch()
-            if ending.kind == "died":  # it is not restarted
+            if ending.kind == "died" or kernel.remote:  # the manager does not know of it
                 await self._stop(kernel.id, now=True)
         finally:
             await kernel.close()
             if self._kernels.get(kernel.id) is kernel:
                 del self._kernels[kernel.id], self._watches[kernel.id]
             self._forget(kernel.id)
-
-    def _state_of(self, kernel_id: str) -> KernelState:
-        kernel = self._kernel(kernel_id)
-        if kernel.state == "unknown" and kernel.ending is None:
-            return getattr(kernel.manager, "execution_state", None) or "unknown"
-        return kernel.state
 
     def _emit(self, event: KernelEvent) -> None:
         for listener in list(self._listeners.values()):  # a listener may change the subscriptions
