@@ -14,18 +14,13 @@ const verification = {
       cell: 'a',
       index: 0,
       status: 'differs',
-      message: 'stdout differs; stderr is new'
-    }
-  ],
-  left_out: 7,
-  hidden_state: [
-    {
-      cell: 'b',
-      index: 1,
-      message: 'Cell 2 uses `x`, which no cell defines.'
+      message: 'stdout differs; stderr is new',
+      diff: ''
     },
-    { cell: 'c', index: 2, message: 'Of a server without codes.' }
-  ]
+    { cell: 'b', index: 1, status: 'failed', message: 'NameError: x', diff: '' },
+    { cell: 'c', index: 2, status: 'differs', message: 'stdout differs', diff: '' }
+  ],
+  left_out: 7
 };
 
 type Answer = () => Promise<object>;
@@ -95,15 +90,15 @@ describe('the result of a run from the top', () => {
     expect(focused()).toBe(box);
     expect(document.querySelector('.tk-Verification')).toBeNull();
     expect(noted.map(each => each.slice(0, 2))).toEqual([
-      ['warning', 'n.ipynb runs, but 8 cells have other outputs than saved']
+      ['warning', 'n.ipynb runs, but 10 cells have other outputs than saved']
     ]);
     noted[0]?.[2]();
     await new Promise(resolve => setTimeout(resolve));
     const shown = [...document.querySelectorAll('.tk-Verification-cell')];
     expect(shown.map(({ textContent }) => textContent)).toEqual([
       '<Cell 1 has other outputs: stdout differs; stderr is new>',
-      'Cell 2 uses `x`, which no cell defines.',
-      'Of a server without codes.'
+      '<Cell 2 failed: NameError: x>',
+      '<Cell 3 has other outputs: stdout differs>'
     ]);
     expect(document.querySelector('.tk-Verification p')?.textContent).toBe(
       '7 more cells fail or have other outputs.'
@@ -130,7 +125,7 @@ describe('the result of a run from the top', () => {
   });
 
   it('claims no comparison where no outputs are saved', async () => {
-    const runs = { ...verification, status: 'runs' as const, problems: [], hidden_state: [] };
+    const runs = { ...verification, status: 'runs' as const, problems: [] };
     answers = [() => answer(runs)];
     await verify(view().panel, 'n.ipynb', {} as never, english);
     expect(noted.map(each => each.slice(0, 2))).toEqual([

@@ -18,7 +18,7 @@ export interface ICellProblem {
   index: number;
   status: 'differs' | 'failed';
   message: string;
-  diff?: string;
+  diff: string;
 }
 
 /** The answer of `verify_notebook` and `wait_execution`. */
@@ -32,7 +32,6 @@ export interface IVerified {
     problems: ICellProblem[];
     /** The number of further cells that fail or differ. */
     left_out: number;
-    hidden_state: { cell: string; index: number; message: string }[];
   };
 }
 
@@ -114,13 +113,12 @@ function notify(
   verification: IVerified['verification'],
   trans: TranslationBundle
 ): void {
-  const { status, total, problems, left_out, hidden_state } = verification;
+  const { status, total, problems, left_out } = verification;
   if (status === 'interrupted') {
     Notification.info(trans.__('The run of %1 from the top was stopped.', name), SHOWN);
     return;
   }
-  const isGood = status === 'same' || status === 'runs';
-  if (isGood && hidden_state.length === 0) {
+  if (status === 'same' || status === 'runs') {
     Notification.success(
       status === 'runs'
         ? trans.__('%1 runs from the top. It has no saved outputs to compare.', name)
@@ -136,9 +134,7 @@ function notify(
   }
   const failed = problems.find(each => each.status === 'failed');
   let title: string;
-  if (isGood) {
-    title = trans.__('%1 runs from the top, with hidden state', name);
-  } else if (status === 'failed') {
+  if (status === 'failed') {
     title =
       failed === undefined
         ? trans.__('%1 does not run from the top', name)
@@ -166,7 +162,7 @@ function notify(
 function show(
   panel: NotebookPanel,
   title: string,
-  { problems, left_out, hidden_state }: IVerified['verification'],
+  { problems, left_out }: IVerified['verification'],
   trans: TranslationBundle
 ): void {
   const body = new Widget();
@@ -176,7 +172,7 @@ function show(
     body,
     buttons: [Dialog.okButton({ label: trans.__('Close') })]
   });
-  const add = (cell: string, text: string, diff = ''): void => {
+  const add = (cell: string, text: string, diff: string): void => {
     const isThere = !panel.isDisposed && cellOf(panel, cell) !== undefined;
     const line = document.createElement(isThere ? 'button' : 'div');
     line.className = 'tk-Verification-cell';
@@ -215,9 +211,6 @@ function show(
       left_out
     );
     body.node.append(more);
-  }
-  for (const { cell, message } of hidden_state) {
-    add(cell, message);
   }
   const result = dialog.launch();
 }

@@ -14,6 +14,9 @@ from tests.proofs import ROOT
 
 PLUGIN = "tk_ai_extension.verification.pytest_plugin"
 
+LOADED = (PLUGIN, "tk_ai_extension.verification", "tk_ai_extension.verification.options")
+"""What of the package is imported without the option."""
+
 pytestmark = pytest.mark.proves("verify:run")
 
 
@@ -61,7 +64,7 @@ def test_without_the_option_it_collects_and_imports_nothing(tmp_path: Path) -> N
     (tmp_path / "test_a.py").write_text(
         "import sys\n\n\ndef test_it():\n"
         "    ours = {name for name in sys.modules if name.startswith('tk_ai_extension.')}\n"
-        f"    assert ours == {{'tk_ai_extension._version', 'tk_ai_extension.verification', {PLUGIN!r}}}\n"
+        f"    assert ours == {{'tk_ai_extension._version', *{LOADED!r}}}\n"
         "    assert 'jupyter_client' not in sys.modules\n"
     )
     ended = run(tmp_path, "-p", "no:jupyter_server", "-p", "no:pytest_jupyter")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.verification.test_comparing import display, error, result, table
+from tests.verification.test_comparing import display, error, result
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.executions import Execution
-from tk_ai_extension.verification.comparing import Rules, compare_outputs
+from tk_ai_extension.verification.comparing import Rules
 from tk_ai_extension.verification.verifying import Verification
 
 pytestmark = pytest.mark.proves("verify:run")
@@ -90,13 +88,3 @@ def test_an_error_among_the_outputs_is_a_failure_whatever_the_reply_says() -> No
     report = made.report()
     assert report.cells[0].message == "ValueError: a"
     assert report.status == "failed"
-
-
-@given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
-def test_without_a_tolerance_only_equal_numbers_are_the_same(one: float, other: float) -> None:
-    pairs = (
-        [[display(application_json=each)] for each in (one, other)],
-        [[display(text_html=table((repr(each),)))] for each in (one, other)],
-    )
-    for before, after in pairs:
-        assert (compare_outputs(before, after, Rules(relative=0.0)) == ()) == (one == other)

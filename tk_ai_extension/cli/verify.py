@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import xml.etree.ElementTree as ET
 
 from tk_ai_extension.cli.project import Refused
 from tk_ai_extension.cli.servers import ToolFailed
-from tk_ai_extension.cli.session import FAILED, OK, Session, as_commands, harmless, write, write_err
+from tk_ai_extension.cli.session import FAILED, OK, Session, as_commands, write, write_err
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,15 +23,10 @@ def verify(session: Session, args: argparse.Namespace, options: Mapping[str, Any
     for path in paths:
         report = _verified(session, args, path, options, is_alone=len(paths) == 1)
         reports.append(report)
-        good += report["status"] in ("same", "runs") and not (
-            args.strict and report.get("hidden_state")
-        )
+        good += report["status"] in ("same", "runs")
         if report["status"] == "interrupted":
             break
     is_verified = good == len(paths)
-    if args.junitxml is not None:
-        with open(args.junitxml, "w", encoding="utf-8") as file:
-            file.write(_junit(reports))
     if session.as_json:
         session.print_json({"verified": is_verified, "notebooks": reports})
     elif len(paths) > 1:
@@ -90,32 +84,3 @@ def _notebooks(session: Session, given: Sequence[str]) -> Iterator[str]:
     if not found:
         raise Refused("there is no notebook in these folders.")
     yield from found
-
-
-def _junit(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Return the reports as JUnit XML: a suite for each notebook, a case for each cell."""
-    suites = ET.Element("testsuites")
-    for report in reports:
-        problems = {each["index"]: each for each in report.get("problems", ())}
-        cells = report.get("cells", [])
-        errors = int("error" in report)
-        suite = ET.SubElement(
-            suites,
-            "testsuite",
-            name=report["notebook"],
-            tests=str(len(cells) + errors),
-            failures=str(len(problems)),
-            errors=str(errors),
-        )
-        for cell in cells:
-            name = f"cell {cell['index'] + 1} @{cell['cell']}"
-            case = ET.SubElement(suite, "testcase", name=name, classname=report["notebook"])
-            if problem := problems.get(cell["index"]):
-                failure = ET.SubElement(case, "failure", message=harmless(problem["message"]))
-                failure.text = harmless(problem["diff"])
-            elif cell["status"] in ("skipped", "not_run"):
-                ET.SubElement(case, "skipped")
-        if errors:
-            case = ET.SubElement(suite, "testcase", name="notebook", classname=report["notebook"])
-            ET.SubElement(case, "error", message=harmless(report["error"]))
-    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"

@@ -115,7 +115,6 @@ async def verify_notebook(
     *,
     sanitizers: Annotated[list[str], Field(description="texts of files in nbval's format")] = [],  # noqa: B006 - the schema's default
     ignore_times: bool = False,
-    tolerance: Annotated[float, Field(ge=0)] = DEFAULT.relative,
     image_tolerance: Annotated[float, Field(ge=0, le=1)] = DEFAULT.image,
     lax: bool = False,
     kernel_name: str | None = None,
@@ -126,7 +125,6 @@ async def verify_notebook(
     rules = Rules(
         sanitizers=tuple(each for text in sanitizers for each in sanitizers_in(text)),
         ignore_times=ignore_times,
-        relative=tolerance,
         image=image_tolerance,
         lax=lax,
     )

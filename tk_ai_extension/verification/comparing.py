@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import regex
 
@@ -18,20 +17,17 @@ from tk_ai_extension.kernels.collector import TerminalText
 from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.digest import cut, is_only_name, sanitise
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.htmltext import html_text
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
+from tk_ai_extension.model.outputs import bundle_of, stream_text
 
 SECONDS = 5.0
 """Maximum seconds of one replacement: patterns come from files of other people."""
-MAX_DIFFERENCES = 100
+MAX_DIFFERENCES = 20
 """Maximum outputs of one cell that are named; the others are counted."""
-MAX_DIFF_LINES = 1_000
+MAX_DIFF_LINES = 100
 """Maximum lines of the diff of one output."""
-MAX_LINE = 2_000
-"""Maximum characters of one line of a diff."""
-MAX_NAME = 100
-"""Maximum characters of a MIME type or of a stream's name."""
+MAX_LINE = 200
+"""Maximum characters of one line of a diff, and of a MIME type."""
 MAX_PIXELS = 50_000_000
 """Maximum pixels of an image that is decoded."""
 VISIBLE = 24
@@ -41,17 +37,7 @@ IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 """Names an object of a kernel; only its presence is compared."""
 _MARKUP = ("text/html", "image/svg+xml", "application/javascript")
-_TABLE = re.compile(r"<table\b", re.IGNORECASE)
-_NO_TEXT = re.compile(
-    r"<(?:script|img|svg|canvas|iframe|object|embed|video|audio|input|math)\b", re.IGNORECASE
-)
-"""Elements with content that the text of a table lacks."""
-_FRAME = re.compile(r"^Cell In\[\d+\], line (\d+)", re.MULTILINE)
 _FOLDERS = re.compile(r"""(?:[A-Za-z]:)?(?:[\\/][^\s\\/'":<>|]+)+[\\/]([^\s\\/'":<>|]+)""")
-_NUMBER = re.compile(
-    r"(?<![\w\".])([-+]?(?!0[\d,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.\"])"
-)
-"""A number in a table or in JSON. In a string it is none, and ``01234`` is a code."""
 _PAIR = re.compile(r"^regex:[ ]?(.*)\n^replace:[ ]?(.*)$", re.MULTILINE)
 
 
@@ -127,14 +113,12 @@ class Rules:
     Attributes:
         sanitizers: Replacements of the caller, applied before the built-in ones.
         ignore_times: Whether dates, times of day and durations are ignored.
-        relative: Relative tolerance of numbers in tables and JSON.
         image: Share of an image's pixels that may differ visibly, from 0 to 1.
         lax: Whether only cells that ask for it are compared (``nbval-check-output``).
     """
 
     sanitizers: tuple[Sanitizer, ...] = ()
     ignore_times: bool = False
-    relative: float = 1e-5
     image: float = 0.001
     lax: bool = False
 
@@ -144,21 +128,6 @@ class Rules:
         for sanitizer in (*self.sanitizers, *_ALWAYS, *(_IDS if ids else ()), *times):
             text = sanitizer.apply(text)
         return text
-
-    def close(self, stored: str, new: str) -> bool:
-        """Return whether two numbers are equal, within the tolerance unless both are integers.
-
-        >>> Rules().close("1.0", "1.000001"), Rules().close("1.0", "1.1"), Rules().close("101", "102")
-        (True, False, False)
-        """
-        if stored == new or (stored.lstrip("+-").isdecimal() and new.lstrip("+-").isdecimal()):
-            return stored == new
-        one, other = (float(each.replace(",", "")) for each in (stored, new))
-        absolute = 1e-15 if self.relative else 0.0  # what rounding leaves of zero
-        # Beyond all floats, every number would equal every other.
-        return math.isfinite(one) and math.isclose(
-            one, other, rel_tol=self.relative, abs_tol=absolute
-        )
 
 
 DEFAULT: Final = Rules()
@@ -197,13 +166,11 @@ class Difference:
 
     Attributes:
         message: How it differs, in one line.
-        diff: The lines of a unified diff without its header; none where there are no texts.
-        left_out: Number of further lines of the diff.
+        diff: A unified diff without its header, shortened; empty where there are no texts.
     """
 
     message: str
-    diff: tuple[str, ...] = ()
-    left_out: int = 0
+    diff: str = ""
 
 
 def compare_outputs(
@@ -237,8 +204,9 @@ def _differing(stored: Sequence[Json], new: Sequence[Json], rules: Rules) -> Ite
     streams = _streams(stored), _streams(new)
     for name in dict.fromkeys((*streams[0], *streams[1])):
         yield from _texts(name, *(rules.text(each.get(name, "")) for each in streams))
-    for before, after in zip_longest(displays(stored), displays(new)):
-        yield from _outputs(before, after, rules)
+    for before, after in zip_longest(displays(stored), displays(new), fillvalue={}):
+        yield from _bundles(bundle_of(before), bundle_of(after), rules)
+        yield from _texts("the exception", *(_exception(each, rules) for each in (before, after)))
 
 
 def _streams(outputs: Sequence[Json]) -> dict[str, str]:
@@ -266,82 +234,48 @@ def error_line(output: Json) -> str:
     return f"{output.get('ename', '')}: {sanitise(str(output.get('evalue', '')))}"
 
 
-def _texts(
-    what: str, stored: str | None, new: str | None, how: str = "differs"
-) -> Iterator[Difference]:
+def _texts(what: str, stored: str | None, new: str | None) -> Iterator[Difference]:
     """Yield the difference of two texts; an empty one, or None, is no output."""
     if stored == new:
         return
-    if not stored or not new:
-        how = "is new" if not stored else "is missing"
+    how = "is new" if not stored else "is missing" if not new else "differs"
     before, after = (stored or "").splitlines(), (new or "").splitlines()
-    lines = unified(before, after)
-    shown = tuple(cut(line, MAX_LINE) for line in islice(lines, MAX_DIFF_LINES))
+    lines = [cut(line, MAX_LINE) for line in unified(before, after)]
     if before == after:
-        shown = ("(only the end of the last line differs)",)
-    yield Difference(f"{what[:MAX_NAME]} {how}", shown, sum(1 for _ in lines))
+        lines = ["(only the end of the last line differs)"]
+    if more := len(lines) - MAX_DIFF_LINES:
+        lines[MAX_DIFF_LINES:] = [f"[{more} more lines]"] if more > 0 else []
+    yield Difference(f"{cut(what, MAX_LINE)} {how}", "\n".join(lines))
 
 
-def _outputs(stored: Json | None, new: Json | None, rules: Rules) -> Iterator[Difference]:
-    """Yield the differences of two displays or errors; None where one side has none."""
-    if stored is None or new is None or is_error(stored) != is_error(new):
-        if stored is not None:
-            yield from _texts(_name(stored), _as_text(stored), None)
-        if new is not None:
-            yield from _texts(_name(new), None, _as_text(new))
-    elif is_error(stored):
-        yield from _errors(stored, new, rules)
-    else:
-        yield from _bundles(bundle_of(stored), bundle_of(new), rules)
-
-
-def _name(output: Json) -> str:
-    return "error" if is_error(output) else next(iter(_richest_first(bundle_of(output))), "display")
-
-
-def _richest_first(bundle: Json) -> list[str]:
-    return sorted(bundle, key=lambda mime: (mime == "text/plain", mime))
-
-
-def _as_text(output: Json) -> str:
-    if is_error(output):
-        return error_line(output)
-    bundle = bundle_of(output)
-    return sanitise(_joined(bundle.get("text/plain"))) or f"[{', '.join(bundle)}]"
-
-
-def _errors(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
-    lines = [_FOLDERS.sub(r"\1", rules.text(error_line(each))) for each in (stored, new)]
-    lines = [re.sub(r"\bCell In\[\d+\]", "Cell", line) for line in lines]
-    yield from _texts("the exception", *lines)
-    frames = [_FRAME.findall(sanitise("\n".join(traceback_of(each)))) for each in (stored, new)]
-    # Older versions of IPython name the frames in other ways: these are not compared.
-    if lines[0] == lines[1] and all(frames):
-        places = ["\n".join(f"line {line}" for line in each) for each in frames]
-        yield from _texts("the exception", *places, how="has another place")
+def _exception(output: Json, rules: Rules) -> str | None:
+    """Return the line of an exception without folders and execution counts; None for a display."""
+    if not is_error(output):
+        return None
+    line = _FOLDERS.sub(r"\1", rules.text(error_line(output)))
+    return re.sub(r"\bCell In\[\d+\]", "Cell", line)
 
 
 def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
     both = {mime for mime in stored if mime in new}
-    # Beside a table, its text has other rounding; beside a picture, it is the name of an object.
+    # Beside a picture or HTML, a text may only be the name of an object.
     names = [_joined(each["text/plain"]) for each in (stored, new) if "text/plain" in each]
-    is_shown = WIDGET in both or (
-        "text/html" in both and _is_table(stored["text/html"], new["text/html"])
-    )
-    is_shown = is_shown or (bool(both - {"text/plain"}) and all(map(is_only_name, names)))
-    for mime in _richest_first({**stored, **new}):
+    is_shown = WIDGET in both or (bool(both - {"text/plain"}) and all(map(is_only_name, names)))
+    for mime in sorted({**stored, **new}, key=lambda each: (each == "text/plain", each)):
         if (mime == "text/plain" and is_shown) or (mime == WIDGET and WIDGET in both):
             continue
         if mime in both:
             yield from _values(mime, stored[mime], new[mime], rules)
         else:
-            shown = (
-                f"[{mime}]"
-                if mime in IMAGES
-                else sanitise(_joined(stored.get(mime, new.get(mime))))
-            )
-            texts = (shown or mime, None) if mime in stored else (None, shown or mime)
+            texts = (_one_sided(mime, each) for each in (stored, new))
             yield from _texts(mime, *texts)
+
+
+def _one_sided(mime: str, bundle: Json) -> str | None:
+    """Return what is shown of a MIME type that the other bundle lacks."""
+    if mime not in bundle:
+        return None
+    return f"[{mime}]" if mime in IMAGES else sanitise(_joined(bundle[mime])) or mime
 
 
 def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:
@@ -352,55 +286,23 @@ def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Differen
             yield Difference(f"{mime}: {how}")
         return
     is_json = mime == "application/json" or mime.endswith("+json")
-    is_table = mime == "text/html" and _is_table(stored, new)
     # A display's JSON has generated ids, as its HTML has.
-    ids = mime.startswith("application/vnd.") if is_json else mime in _MARKUP and not is_table
-    texts: list[str] = []
-    for each in (stored, new):
-        if is_json:
-            text = json.dumps(each, indent=1, sort_keys=True)
-        elif is_table:
-            text = html_text(_joined(each), empty_rows=True)
-        else:
-            text = sanitise(_joined(each))
-        texts.append(rules.text(text, ids=ids))
-    before, after = texts
-    if is_json or is_table:
-        after = _aligned(before, after, rules)
-    elif mime in (*_MARKUP, "text/latex"):
+    ids = mime.startswith("application/vnd.") if is_json else mime in _MARKUP
+    texts = [
+        rules.text(
+            json.dumps(each, indent=1, sort_keys=True) if is_json else sanitise(_joined(each)),
+            ids=ids,
+        )
+        for each in (stored, new)
+    ]
+    if mime in (*_MARKUP, "text/latex"):
         # White space at the end of a line is invisible.
-        before, after = ("\n".join(map(str.rstrip, each.splitlines())).rstrip() for each in texts)
-    yield from _texts(mime, before, after)
-
-
-def _is_table(*values: Any) -> bool:
-    texts = map(_joined, values)
-    return all(_TABLE.search(text) and not _NO_TEXT.search(text) for text in texts)
+        texts = ["\n".join(map(str.rstrip, each.splitlines())).rstrip() for each in texts]
+    yield from _texts(mime, *texts)
 
 
 def _joined(value: Any) -> str:
-    if isinstance(value, list):
-        return "".join(map(str, cast("list[Any]", value)))
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _aligned(stored: str, new: str, rules: Rules) -> str:
-    r"""Return the new text with the stored lines in place of those whose numbers are close.
-
-    >>> _aligned("a | 1.0\nb | 2.0", "a | 1.0000001\nb | 3.0", Rules())
-    'a | 1.0\nb | 3.0'
-    """
-    before, after = stored.split("\n"), new.split("\n")
-    lines = zip_longest(before[: len(after)], after, fillvalue="")
-    return "\n".join(one if _is_close(one, other, rules) else other for one, other in lines)
-
-
-def _is_close(stored: str, new: str, rules: Rules) -> bool:
-    before, after = _NUMBER.split(stored), _NUMBER.split(new)
-    # Texts stand at the even places, and numbers between them.
-    if len(before) != len(after) or before[::2] != after[::2]:
-        return False
-    return all(map(rules.close, before[1::2], after[1::2]))
+    return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
 def _image_difference(stored: str, new: str, rules: Rules) -> str:
@@ -427,10 +329,4 @@ def _image_difference(stored: str, new: str, rules: Rules) -> str:
     for channel in channels[1:]:
         largest = ImageChops.lighter(largest, channel)
     share = sum(largest.histogram()[VISIBLE:]) / (first.size[0] * first.size[1])
-    if share <= rules.image:
-        return ""
-    return (
-        f"{share:.1%} of the pixels differ"
-        if share >= 0.001
-        else f"{100 * share:.2g}% of the pixels differ"
-    )
+    return "" if share <= rules.image else f"{100 * share:.2g}% of the pixels differ"

@@ -46,9 +46,8 @@ class NotebookItem(pytest.Item):
             kernel_name=option.nb_verify_kernel,
             timeout=option.nb_verify_timeout,
         )
-        is_hidden = bool(report.findings) and option.nb_verify_strict
-        if report.status in ("differs", "failed") or is_hidden:
-            raise VerificationFailed("\n".join(report.as_lines()))
+        if report.status in ("differs", "failed"):
+            raise VerificationFailed(report.as_text())
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the report of a failure, without a traceback of this module."""

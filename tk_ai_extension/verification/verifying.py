@@ -21,7 +21,6 @@ from tk_ai_extension.verification.comparing import (
     error_line,
     is_error,
 )
-from tk_ai_extension.verification.hidden_state import Finding, hidden_state
 
 QUIET = "get_ipython().history_manager.enabled = False"
 """Code for a new Python kernel, so that what runs in it leaves no line in the user's history."""
@@ -29,10 +28,6 @@ MAX_MESSAGE = 2_000
 """Maximum characters of why a cell failed."""
 MAX_TRACEBACK = 100_000
 """Maximum characters of a traceback in a report."""
-DIFF_LINES = 40
-"""Maximum lines of the diff of one output in a text."""
-WIDTH = 200
-"""Maximum characters of a line of a diff in a text."""
 NAMED = 3
 """Maximum differences of a cell that one sentence names; the others are counted."""
 
@@ -52,45 +47,26 @@ class CellReport:
         cell: Its key.
         index: Its index in the notebook.
         status: The comparison's result.
-        message: For a failure and a skipped cell, why.
-        traceback: For an exception, its short traceback.
-        differences: The outputs that differ.
+        message: Why it failed or was skipped, or how it differs: one sentence.
+        diff: The diffs of the outputs that differ, or the short traceback of an exception.
     """
 
     cell: str
     index: int
     status: CellStatus
     message: str = ""
-    traceback: str = ""
-    differences: tuple[Difference, ...] = ()
+    diff: str = ""
 
     @property
     def is_bad(self) -> bool:
         """Whether the cell keeps the notebook from being verified."""
         return self.status in ("differs", "failed")
 
-    @property
-    def problem(self) -> str:
-        """Why it failed, or how it differs: one sentence."""
-        if not self.differences:
-            return self.message
-        more = len(self.differences) - NAMED
-        named = [each.message for each in self.differences[:NAMED]]
-        return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
-
-    def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
-        """Yield the cell's part of a report as text.
-
-        Args:
-            limit: Maximum lines of each diff and of the traceback; None for all.
-        """
-        name = f"Cell {self.index + 1} @{self.cell}"
-        if self.status == "failed":
-            yield f"{name} failed: {self.message}"
-            yield from _shortened(self.traceback.splitlines(), limit)
-        for difference in self.differences:
-            yield f"{name}: {difference.message}"
-            yield from _shortened(difference.diff, limit, difference.left_out)
+    def as_lines(self) -> Iterator[str]:
+        """Yield the cell's part of a report as text."""
+        failed = " failed" if self.status == "failed" else ""
+        yield f"Cell {self.index + 1} @{self.cell}{failed}: {self.message}"
+        yield from (f"  {line}" for line in self.diff.splitlines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +76,12 @@ class NotebookReport:
     Attributes:
         notebook: Its path.
         cells: Its code cells, in order.
-        findings: Hidden state in the notebook as stored.
         seconds: How long all of it took.
         has_outputs: Whether any output or execution count is stored; if not, nothing is compared.
     """
 
     notebook: str
     cells: tuple[CellReport, ...] = ()
-    findings: tuple[Finding, ...] = ()
     seconds: float = 0.0
     has_outputs: bool = True
 
@@ -140,15 +114,10 @@ class NotebookReport:
         stored = "" if self.has_outputs else "; no saved outputs to compare"
         return f"{self.notebook}: {text}{stored} ({self.seconds:.1f} s)"
 
-    def as_lines(self, limit: int | None = DIFF_LINES) -> Iterator[str]:
-        """Yield the report as text, each diff and traceback with at most ``limit`` lines."""
-        yield self.summary
-        for cell in self.cells:
-            if cell.is_bad:
-                yield from cell.as_lines(limit)
-        if self.findings:
-            yield "Hidden state in the stored notebook:"
-            yield from (f"  {finding.message}" for finding in self.findings)
+    def as_text(self) -> str:
+        """Return the report: the summary, and each cell that fails or differs."""
+        bad = (line for cell in self.cells if cell.is_bad for line in cell.as_lines())
+        return "\n".join([self.summary, *bad])
 
 
 class Verification:
@@ -213,7 +182,6 @@ class Verification:
         return NotebookReport(
             notebook=self.snapshot.path,
             cells=tuple(self._cell_report(cell, why) for cell in self._code),
-            findings=hidden_state(self.snapshot),
             seconds=time.monotonic() - self._began,
             has_outputs=any(self._has_run.values()),
         )
@@ -249,8 +217,19 @@ class Verification:
         if not compares:
             return CellReport(cell.key, cell.index, "ran")
         differences = compare_outputs(stored, _comparable(stored, execution), self._rules)
-        status = "differs" if differences else "same"
-        return CellReport(cell.key, cell.index, status, differences=differences)
+        if not differences:
+            return CellReport(cell.key, cell.index, "same")
+        return CellReport(cell.key, cell.index, "differs", *_described(differences))
+
+
+def _described(differences: Sequence[Difference]) -> tuple[str, str]:
+    """Return how a cell differs: one sentence, and the diffs, each with a heading if there are several."""
+    named = [each.message for each in differences[:NAMED]]
+    if more := len(differences) - len(named):
+        named.append(f"and {more} more")
+    if len(differences) == 1:
+        return named[0], differences[0].diff
+    return "; ".join(named), "\n".join(f"{each.message}:\n{each.diff}" for each in differences)
 
 
 def _reason_to_stop(execution: Execution) -> str:
@@ -294,10 +273,3 @@ def _comparable(stored: Sequence[Json], execution: Execution) -> Sequence[Json]:
     if not execution.pages or len(displays(stored)) >= len(displays(new)):
         return new
     return [each for each in new if each.get("data") not in execution.pages]
-
-
-def _shortened(lines: Sequence[str], limit: int | None, left_out: int = 0) -> Iterator[str]:
-    shown = lines[:limit]
-    yield from (f"  {cut(line, WIDTH)}" for line in shown)
-    if more := len(lines) - len(shown) + left_out:
-        yield f"  [{more} more lines]"

@@ -120,17 +120,13 @@ class VerificationRun(FreshKernelSupervisor):
     def size(self) -> int:
         """Approximate characters of the report's diffs and tracebacks."""
         cells = () if self.finished is None else self.finished.cells
-        diffs = sum(len(line) for cell in cells for each in cell.differences for line in each.diff)
-        return diffs + sum(len(cell.traceback) for cell in cells)
+        return sum(len(cell.diff) for cell in cells)
 
     def drop_outputs(self) -> None:
         """Drop the outputs, and the diffs and tracebacks of the report."""
         self.verification.ended.clear()
         if self.finished is not None:
-            cells = tuple(
-                replace(cell, message=cell.problem, traceback="", differences=())
-                for cell in self.finished.cells
-            )
+            cells = tuple(replace(cell, diff="") for cell in self.finished.cells)
             self.finished = replace(self.finished, cells=cells)
 
     async def after_step(self, run: Run, step: Step) -> bool:

@@ -20,6 +20,6 @@ async def verify_notebook(
     timeout: CellTimeout = None,
 ) -> VerificationPlan:
     """Run all code cells in a fresh kernel. Returns cells that fail or whose outputs differ from the stored
-    ones, and hidden state. The notebook and its kernel do not change.
+    ones. The notebook and its kernel do not change.
     """
     return await plan_verification(context, notebook, wait=wait, timeout=timeout)

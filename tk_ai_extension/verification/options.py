@@ -1,0 +1,30 @@
+"""Options of a verification: those of `nb verify`, and with a prefix those of the plug-in of pytest."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "kernel": {"metavar": "NAME", "help": "kernelspec, instead of the notebooks' own"},
+    "timeout": {"type": float, "metavar": "SECONDS", "help": "for each cell (default: none)"},
+    "sanitize-with": {
+        "action": "append",
+        "default": [],
+        "metavar": "FILE",
+        "help": "replace text before comparing: a file with lines `regex:` and `replace:`, as nbval has it",
+    },
+    "ignore-times": {"action": "store_true", "help": "ignore dates, times of day and durations"},
+    "lax": {
+        "action": "store_true",
+        "help": "compare only cells with the tag nbval-check-output; run all",
+    },
+    "image-tolerance": {
+        "type": float,
+        "metavar": "SHARE",
+        "help": "share of an image's pixels that may differ (default: 0.001)",
+    },
+}
+"""Arguments of ``add_argument`` by the name of the option."""
