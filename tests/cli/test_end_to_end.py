@@ -94,13 +94,15 @@ def test_a_notebook_of_another_language(shared: Nb) -> None:
 def test_several_cells_or_all_or_the_stale_ones_are_run(shared: Nb) -> None:
     shared.notebook("a.ipynb", "x = 1", "y = x + 1", "1 / 0", "print(y)")
     shared("open", "a.ipynb")
-    failed = shared("exec", "--all", "--json", status=1).json
+    failed = shared("exec", "--which", "all", "--json", status=1).json
     assert [run["status"] for run in failed["runs"]] == ["ok", "ok", "error"]
     assert failed["skipped"] == 1
-    assert "2" in shared("exec", "--all", "--keep-going", status=1).out
+    every = ("exec", "--which", "all", "--no-stop-on-error")
+    assert "2" in shared(*every, status=1).out
     shared("cell", "0")
     shared("edit", "0", "x = 41")
-    stale = shared("exec", "--stale", "--keep-going", "--json", status=None).json
+    which = ("--which", "stale", "--no-stop-on-error")
+    stale = shared("exec", *which, "--json", status=None).json
     assert {run["index"] for run in stale["runs"]} >= {0, 1, 3}
     assert "42" in shared("exec", "3").out
     assert "42" in shared("exec", "0-1,3", "--restart", "--timeout", "60").out

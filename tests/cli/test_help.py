@@ -34,10 +34,10 @@ def typed(example: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", sorted(PARSERS))
-def test_every_command_has_examples_that_are_calls_of_it(name: str) -> None:
+def test_the_examples_of_a_command_are_calls_of_it(name: str) -> None:
     examples = PARSERS[name][1]
     calls = [call for example in examples for call in typed(example.replace(";", " ;"))]
-    assert any(call[0] == name for call in calls) or name == "completion"
+    assert not calls or any(call[0] == name for call in calls)
     for called, *words in calls:
         PARSERS[called][0].parse_args(words)
 

@@ -55,7 +55,7 @@ def test_text_on_standard_input_reaches_a_server_that_is_started_for_it(nb: Nb) 
 
 def test_a_wrong_call_starts_nothing(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
-    for words in (["exec"], ["nonsense"], ["insert"], ["mv", "0", "-n", "a.ipynb"], ["edit", "0"]):
+    for words in (["nonsense"], ["insert"], ["mv", "0", "-n", "a.ipynb"], ["edit", "0"]):
         assert nb(*words, status=2).err, words
         assert nb(*words, "--json", status=2).json["error"]["code"] == "invalid_arguments"
     assert not (nb.root / ".nb").exists()

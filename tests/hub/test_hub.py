@@ -105,7 +105,8 @@ async def test_nb_works_with_a_token_of_the_hub(hub: Hub, tmp_path: Path) -> Non
         assert process.returncode == 0, out.decode()
 
     try:
-        await nb("open", "command.ipynb", "--server", hub.server("bob"))
+        environment["NB_SERVER"] = hub.server("bob")
+        await nb("open", "command.ipynb")
     finally:
         # The project's own server, which relays.
         await nb("shutdown")

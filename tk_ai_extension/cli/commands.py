@@ -18,14 +18,12 @@ from tk_ai_extension.cli.parsing import (
     command_parser,
     signature,
 )
-from tk_ai_extension.cli.project import KERNELS, Refused
+from tk_ai_extension.cli.project import KERNELS
 from tk_ai_extension.cli.servers import (
     API,
     Server,
     ToolFailed,
-    attach,
     is_inside,
-    running_servers,
     start_server,
     stop_server,
 )
@@ -34,6 +32,7 @@ from tk_ai_extension.cli.session import (
     Session,
     write_err,
 )
+from tk_ai_extension.verification.options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,9 +47,6 @@ MAX_BUDGET = 10_000_000
 
 ANSWERS = ("once", "chat", "chat_tool", "notebook", "notebook_tool")
 """Answers that approve a request."""
-
-_RANGES = re.compile(r".*,.*|-?\d+(?:-|\.\.|:)(?:-?\d+)?|(?:\.\.|:)-?\d+")
-"""Matches a selection of several cells, such as ``0-3,7``, ``12-`` or ``-3..``; ids may contain dashes."""
 
 
 class Command(NamedTuple):
@@ -164,12 +160,6 @@ def _configure_open(parser: Parser) -> None:
         default=None,
         help="run this project's kernels without network, with access to its folder only",
     )
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        help="work in this Jupyter Server from now on: its address, with its token unless that is in "
-        "JUPYTER_TOKEN or the server runs here; 'none' ends that",
-    )
 
 
 @command(
@@ -178,12 +168,9 @@ def _configure_open(parser: Parser) -> None:
     "nb open analysis.ipynb",
     "nb open new.ipynb --kernel ir   # a new notebook, for R",
     "nb open --sandbox work.ipynb    # no network, access to this folder only",
-    "nb open a.ipynb --server http://localhost:8888/",
     configure=_configure_open,
 )
 def _open(session: Session, args: argparse.Namespace) -> int:
-    if args.server is not None:
-        _attach(session, args.server)
     path = session.path(args.notebook)
     if args.sandbox is not None:
         body = {"sandbox": args.sandbox}
@@ -202,24 +189,6 @@ def _open(session: Session, args: argparse.Namespace) -> int:
     root = server.root or session.project.root
     session.project.keep(session.caller, notebook=path or os.path.join(root, there))
     return session.finish(answer)
-
-
-def _attach(session: Session, address: str) -> None:
-    if address == "none":
-        attach(session.project, None)
-        return
-    if session.project.has_sandbox():
-        raise Refused(
-            "the kernels of this project run in a sandbox; a server's kernels do not. "
-            "`nb open --no-sandbox` disables the sandbox for new kernels."
-        )
-    server = Server.at(address, os.environ.get("JUPYTER_TOKEN", ""))
-    if not server.token:
-        local = (each for each in running_servers() if each.url == server.url)
-        server = next(local, server)
-    if server.tools() is None:
-        raise Refused(f"{server.url} has no tk-ai-extension: install it where that server runs.")
-    attach(session.project, server)
 
 
 @command("status", "Show what is open and what runs.", "nb status --json")
@@ -329,107 +298,6 @@ def _lab(session: Session, args: argparse.Namespace) -> int:
     return session.show(f"JupyterLab: {url}", {"url": url})
 
 
-# -- exec, edit, read, write, watch
-
-
-def _add_limits(parser: Parser) -> None:
-    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
-    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
-
-
-def _limits(args: argparse.Namespace) -> dict[str, float]:
-    """Return the arguments of `_add_limits` that were given."""
-    limits = {name: getattr(args, name) for name in ("wait", "timeout")}
-    return {name: value for name, value in limits.items() if value is not None}
-
-
-def _configure_exec(parser: Parser) -> None:
-    parser.add_argument("cell", nargs="?", help="id, index, or ranges such as 0-3,7,@318a,-1")
-    parser.add_argument("--all", action="store_true", help="all code cells, in order")
-    parser.add_argument(
-        "--stale", action="store_true", help="the cells whose code or inputs changed"
-    )
-    parser.add_argument("--restart", action="store_true", help="restart the kernel first")
-    parser.add_argument(
-        "--keep-going", action="store_true", help="continue after a cell that failed"
-    )
-    add_notebook(parser, by_place=False)
-    _add_limits(parser)
-
-
-@command(
-    "exec",
-    "Run cells and save their outputs in the notebook.",
-    "nb exec 3            # the cell at index 3",
-    "nb exec 318a         # the cell whose id starts with 318a",
-    "nb exec 0-3,7",
-    "nb exec --stale      # the cells that have to run again",
-    "nb exec --all --restart --timeout 600",
-    configure=_configure_exec,
-    group="Run",
-)
-def _exec(session: Session, args: argparse.Namespace) -> int:
-    if sum((args.cell is not None, args.all, args.stale)) != 1:
-        raise WrongCall("nb exec: name a cell, or --all, or --stale\n")
-    server, arguments = _named(session, args)
-    arguments |= _limits(args)
-    cell: str | None = args.cell
-    if not (cell is None or args.restart or args.keep_going or _RANGES.fullmatch(cell)):
-        return session.finish(session.run(server, "execute_cell", cell=cell, **arguments))
-    which = {"which": "all" if args.all else "stale"} if cell is None else {"cells": cell}
-    options = {"restart": args.restart, "stop_on_error": not args.keep_going}
-    return session.finish(session.run(server, "execute_cells", **which, **options, **arguments))
-
-
-def _configure_write(parser: Parser) -> None:
-    parser.add_argument("file", nargs="?", default=STDIN, help="the text (default: standard input)")
-    add_notebook(parser, by_place=False, help="path or name (default: from the text's header)")
-    parser.add_argument("--base", help="the revision that was read, if the text has no header")
-
-
-@command(
-    "write",
-    "Write the cell-marked text back, merged with changes by others.",
-    "nb read > a.txt && $EDITOR a.txt && nb write a.txt",
-    "sed s/foo/bar/ a.txt | nb write",
-    configure=_configure_write,
-    group="Change",
-)
-def _write(session: Session, args: argparse.Namespace) -> int:
-    text = read_text(args.file)
-    named = {} if args.base is None else {"base": args.base}
-    server = session.server(session.path(args.notebook))
-    if args.notebook is not None or not text.startswith("# %% notebook: "):
-        named |= notebook_argument(session, server, args.notebook)
-    return session.finish(session.call(server, "write_notebook", text=text, **named))
-
-
-def _configure_watch(parser: Parser) -> None:
-    parser.add_argument(
-        "execution_id",
-        nargs="?",
-        help="the execution's id, from `nb exec` or an agent (default: your last one)",
-    )
-    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
-
-
-@command(
-    "watch",
-    "Follow an execution: print new output until it ends.",
-    "nb exec 3 --wait 0; nb watch",
-    "nb watch 3f2a90bc11   # an agent's execution",
-    configure=_configure_watch,
-    group="Run",
-)
-def _watch(session: Session, args: argparse.Namespace) -> int:
-    name = args.execution_id or session.project.state(session.caller).get("execution")
-    if name is None:
-        raise Refused("you have started no execution here; name one.")
-    limit = {} if args.wait is None else {"wait": args.wait}
-    server = session.server(starts=False)
-    return session.finish(session.run(server, "wait_execution", execution_id=name, **limit))
-
-
 # -- run and verify whole notebooks
 
 _OF_FILES = ("output", "parameter", "parameters_file", "kernel", "allow_errors")
@@ -445,7 +313,8 @@ def configure_run(parser: Parser) -> None:
         "a new one",
     )
     add_notebook(parser, by_place=False)
-    _add_limits(parser)
+    parser.add_argument("--wait", type=float, help="seconds to wait (default: until it ends)")
+    parser.add_argument("--timeout", type=float, help="seconds until the code is interrupted")
     whole = parser.add_argument_group("for a whole notebook")
     whole.add_argument("--output", metavar="FILE", help="write the result there, not in place")
     whole.add_argument(
@@ -483,9 +352,11 @@ def _run(session: Session, args: argparse.Namespace) -> int:
         if getattr(args, name) is not None:
             what = "a whole notebook" if is_whole else "code"
             raise WrongCall(f"nb run: --{name.replace('_', '-')} is not for {what}.\n")
+    limits = {name: getattr(args, name) for name in ("wait", "timeout")}
+    limits = {name: value for name, value in limits.items() if value is not None}
     if not is_whole:
         server, arguments = _named(session, args)
-        arguments |= _limits(args)
+        arguments |= limits
         code = source_of(args.code)
         return session.finish(session.run(server, "execute_ipython", code=code, **arguments))
     path = os.path.abspath(os.path.expanduser(args.code))
@@ -496,7 +367,7 @@ def _run(session: Session, args: argparse.Namespace) -> int:
         "parameter_files": {each: read_text(each) for each in args.parameters_file or ()},
         "allow_errors": bool(args.allow_errors),
         **({} if args.kernel is None else {"kernel_name": args.kernel}),
-        **_limits(args),
+        **limits,
     }
     if args.output is not None:
         options["output"] = session.there(server, os.path.abspath(args.output), args.output)
@@ -517,47 +388,16 @@ def _configure_verify(parser: Parser) -> None:
         metavar="PATH",
         help="notebooks, and folders of notebooks (default: the current notebook)",
     )
-    parser.add_argument(
-        "--kernel", metavar="NAME", help="kernelspec, instead of the notebooks' own"
-    )
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="for each cell")
-    parser.add_argument(
-        "--sanitize-with",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="replace text before comparing: a file with lines `regex:` and `replace:`, as nbval has it",
-    )
-    parser.add_argument(
-        "--ignore-times", action="store_true", help="ignore dates, times of day and durations"
-    )
-    parser.add_argument(
-        "--lax",
-        action="store_true",
-        help="compare only cells with the tag nbval-check-output; run all",
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        metavar="NUMBER",
-        help="relative tolerance of numbers in tables and JSON",
-    )
-    parser.add_argument(
-        "--image-tolerance",
-        type=float,
-        metavar="SHARE",
-        help="share of an image's pixels that may differ",
-    )
-    parser.add_argument("--strict", action="store_true", help="hidden state is a failure, too")
+    for name, described in OPTIONS.items():
+        parser.add_argument(f"--{name}", **described)
     parser.add_argument("--update", action="store_true", help="store the new outputs that differ")
-    parser.add_argument("--junitxml", metavar="FILE", help="write a report for a build server")
 
 
 @command(
     "verify",
     "Run notebooks in fresh kernels and compare their outputs with the stored ones.",
     "nb verify analysis.ipynb",
-    "nb verify . --junitxml report.xml   # all notebooks of the folder, for a build server",
+    "nb verify .                         # all notebooks of the folder",
     "nb verify docs --sanitize-with nbval.cfg --ignore-times",
     "nb verify analysis.ipynb --update   # store the outputs that differ",
     configure=_configure_verify,
@@ -570,7 +410,6 @@ def _verify(session: Session, args: argparse.Namespace) -> int:
         "sanitizers": [read_text(file) for file in args.sanitize_with],
         "ignore_times": args.ignore_times,
         "lax": args.lax,
-        "tolerance": args.tolerance,
         "image_tolerance": args.image_tolerance,
         "kernel_name": args.kernel,
         "timeout": args.timeout,
@@ -613,22 +452,12 @@ def _configure_approve(parser: Parser) -> None:
 )
 def _approve(session: Session, args: argparse.Namespace) -> int:
     server = session.server(starts=False, changes=False)
-    servers = [server, *session.others(server)]
-    asked: list[tuple[Server, dict[str, Any]]] = []
-    for each in servers:
-        try:
-            pending = each.request("GET", f"{API}/permissions")["permissions"]
-        except ToolFailed:
-            if each is server:
-                raise
-            continue
-        asked += [(each, one) for one in pending]
+    asked = server.request("GET", f"{API}/permissions")["permissions"]
     if args.request is None:
         if args.answer is not None or args.deny is not None:
             raise WrongCall("nb approve: name the request to answer\n")
-        text = "\n\n".join(_asked(one) for _, one in asked) or "No requests are waiting."
-        return session.show(text, {"permissions": [one for _, one in asked]})
-    server = next((each for each, one in asked if one["id"] == args.request), server)
+        text = "\n\n".join(map(_asked, asked)) or "No requests are waiting."
+        return session.show(text, {"permissions": asked})
     answer = "deny" if args.deny is not None else args.answer or "once"
     body = {"answer": answer, "message": args.deny or ""}
     done = server.request("POST", f"{API}/permissions/{args.request}", body)
@@ -721,7 +550,6 @@ def _configure_chat(parser: Parser) -> None:
     'nb chat "why is the last cell slow?"',
     'nb chat -n sales.ipynb --mode auto "plot the prices"',
     "nb chat                             # a dialogue, in the open notebook's chat",
-    "nb chat --list; nb chat --resume 3f9a",
     configure=_configure_chat,
 )
 def _chat(session: Session, args: argparse.Namespace) -> int:
@@ -732,25 +560,26 @@ def _chat(session: Session, args: argparse.Namespace) -> int:
 
 def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> int:
     """Run the command of a tool; return the exit status."""
-    arguments = {k: v for k, v in vars(args).items() if v is not None and k != "json"}
     properties = tool["input_schema"]["properties"]
-    for name, value in arguments.items():
-        if value == STDIN:
-            is_text = properties[name].get("type") == "string"
-            arguments[name] = source_of(value) if is_text else read_json(value)
+    arguments = _given(args, properties)
+    if tool["name"] == "write_notebook":
+        arguments["text"] = read_text(arguments.get("text", STDIN))
+    if tool["name"] == "wait_execution" and "execution_id" not in arguments:
+        arguments["execution_id"] = session.last_execution()
     # `search` takes a folder, too.
     path = session.path(arguments.get("notebook")) if "notebook" in properties else None
     server = session.server(path, changes=tool["effect"] != "READ")
     arguments = session.located(server, arguments)
-    if "notebook" in properties and not {"notebook", "kernel_id"} & set(arguments):
+    is_named = arguments.get("text", "").startswith("# %% notebook: ")
+    if "notebook" in properties and not (is_named or {"notebook", "kernel_id"} & set(arguments)):
         arguments |= notebook_argument(session, server, None)
     if "path" in properties and "path" not in tool["input_schema"].get("required", ()):
         arguments.setdefault("path", session.there(server, session.project.root))
     if "budget" in properties:
         arguments.setdefault("budget", MAX_BUDGET)
-    if "wait" in properties:
-        if tool["name"] == "edit_cells":
-            return session.finish(session.call(server, tool["name"], **{"wait": LONG, **arguments}))
+    if tool["name"] == "edit_cells":
+        arguments.setdefault("wait", LONG)
+    elif "wait" in properties:
         return session.finish(session.run(server, tool["name"], **arguments))
     answer = session.call(server, tool["name"], **arguments)
     if tool["name"] == "unuse_notebook" and path in (None, session.current):
@@ -758,6 +587,16 @@ def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespac
     if tool["name"] == "read_notebook" and not session.is_live:
         answer = _for_writing(answer)
     return session.finish(answer)
+
+
+def _given(args: argparse.Namespace, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that were given, with the text of standard input for ``-``."""
+    arguments = {k: v for k, v in vars(args).items() if v is not None and k != "json"}
+    for name, value in arguments.items():
+        if value == STDIN and name != "text":
+            is_text = properties[name].get("type") == "string"
+            arguments[name] = source_of(value) if is_text else read_json(value)
+    return arguments
 
 
 def _for_writing(answer: dict[str, Any]) -> dict[str, Any]:
@@ -785,6 +624,8 @@ def commands_of(
     tools: list[dict[str, Any]], own: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return the tools by the name of their command, without those that have a command of `nb`'s.
+
+    Of two with the same command, the latter: `execute_cells` does what `execute_cell` does.
 
     Args:
         tools: Their descriptions.

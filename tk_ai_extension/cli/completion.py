@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 import argcomplete
-from argcomplete.completers import FilesCompleter
+from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
-from tk_ai_extension.cli.commands import COMMANDS, commands_of, notebook_argument, tools_of
+from tk_ai_extension.cli.commands import COMMANDS, commands_of, tools_of
+from tk_ai_extension.cli.offline import stored_notebook
 from tk_ai_extension.cli.parsing import add_tool_arguments
-from tk_ai_extension.cli.servers import ToolFailed
 from tk_ai_extension.cli.session import Session
+from tk_ai_extension.model.errors import ToolError
 
 
 def complete(session: Session) -> None:
     """Print the completions that the shell asks for, and end the process."""
     parser = argparse.ArgumentParser(prog="nb", add_help=False)
-    parser.add_argument("-C", metavar="FOLDER")
+    _completed(parser.add_argument("-C", metavar="FOLDER"), DirectoriesCompleter())
     commands = parser.add_subparsers()
     for command in COMMANDS.values():
         added = commands.add_parser(command.name)
@@ -25,30 +27,28 @@ def complete(session: Session) -> None:
             command.configure(added)  # type: ignore[arg-type]
     for name, tool in commands_of(tools_of(session)).items():
         add_tool_arguments(commands.add_parser(name), tool)
+
+    def cells(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        return _cells(session.path(getattr(parsed_args, "notebook", None)))
+
     for each in commands.choices.values():
         each.add_argument("--json", action="store_true")
         for action in each._actions:  # noqa: SLF001 - argcomplete reads them there, too
-            action.completer = _completer(session, action)  # type: ignore[attr-defined]
+            if action.dest in ("notebook", "paths", "code"):
+                _completed(action, FilesCompleter(("ipynb",)))
+            elif action.dest in ("cell", "cells", "after", "before"):
+                _completed(action, cells)
     argcomplete.autocomplete(parser)
 
 
-def _completer(session: Session, action: argparse.Action) -> Any:
-    if action.dest in ("notebook", "paths", "code"):
-        return FilesCompleter(("ipynb",))
-    if action.dest in ("cell", "cells", "after", "before"):
-
-        def cells(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-            return _cells(session, getattr(parsed_args, "notebook", None))
-
-        return cells
-    return FilesCompleter()
+def _completed(action: argparse.Action, completer: Any) -> None:
+    action.completer = completer  # type: ignore[attr-defined]
 
 
-def _cells(session: Session, notebook: str | None) -> list[str]:
-    """Return the ids of the cells of a notebook."""
+def _cells(path: str | None) -> list[str]:
+    """Return the ids of the cells of a notebook, as its file has them."""
     try:
-        server = session.server(session.path(notebook), starts=False, changes=False)
-        listed = session.call(server, "list_cells", **notebook_argument(session, server, notebook))
-    except ToolFailed:
+        _, snapshot = stored_notebook(path or "", os.path.basename(path or ""))
+    except (ToolError, OSError):
         return []
-    return [each["cell"] for each in listed["result"]["cells"]]
+    return list(snapshot.short_keys.values())

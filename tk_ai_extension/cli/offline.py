@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from tk_ai_extension.cli.parsing import add_notebook, command_parser
-from tk_ai_extension.cli.servers import ToolFailed, server_of
-from tk_ai_extension.cli.session import OK, REFUSED, Session, write, write_err
+from tk_ai_extension.cli.project import Refused
+from tk_ai_extension.cli.servers import server_of
+from tk_ai_extension.cli.session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,68 +29,64 @@ def read_offline(session: Session, name: str, words: Sequence[str]) -> int | Non
 
     None where a server has the notebook, or the command has options that need one.
     """
-    args = _parsed(name, words)
-    path = None if args is None else session.path(args.notebook)
-    if args is None or path is None or not os.path.isfile(path):
-        return None
-    try:
-        if server_of(session.project, path, changes=False) is not None:
-            return None
-    except ToolFailed as error:
-        # A server that hangs may have changes that are not in the file.
-        write_err(f"Note: {error} This is the file.")
-    return _show(session, name, path, args)
-
-
-def _parsed(name: str, words: Sequence[str]) -> Namespace | None:
     parser = command_parser(name, "", ())
     if name == "cell":
         parser.add_argument("cell")
     add_notebook(parser, by_place=name != "cell")
     args, others = parser.parse_known_args(words)
-    return None if others else args
+    path = None if others else session.path(args.notebook)
+    if path is None or not os.path.isfile(path):
+        return None
+    if server_of(session.project, path, changes=False) is not None:
+        return None
+    return _show(session, name, path, args)
+
+
+def stored_notebook(path: str, shown: str) -> tuple[StoredNotebook, Snapshot]:
+    """Return a notebook and its snapshot, as its file has them.
+
+    Raises:
+        ToolError: the file is no notebook.
+        OSError: the file cannot be read.
+    """
+    from tk_ai_extension.notebooks.reading import read_notebook
+
+    with open(path, "rb") as file:
+        stored = read_notebook(file.read(), shown)
+    return stored, stored.snapshot(shown)
 
 
 def _show(session: Session, name: str, path: str, args: Namespace) -> int:
-    from tk_ai_extension.model import celltext
+    from tk_ai_extension.model.celltext import render
     from tk_ai_extension.model.errors import ToolError
-    from tk_ai_extension.notebooks.reading import read_notebook
 
     shown = os.path.relpath(path, session.project.root)
     try:
-        with open(path, "rb") as file:
-            stored = read_notebook(file.read(), shown)
-        snapshot = stored.snapshot(shown)
+        stored, snapshot = stored_notebook(path, shown)
         if name == "cell":
-            cell, _ = snapshot.find(args.cell)
-            fields, text = _cell(stored, snapshot, cell)
+            fields, text = _cell(stored, snapshot, snapshot.find(args.cell)[0])
         elif name == "read":
-            text = celltext.render(snapshot)
+            text = render(snapshot)
             fields = {"revision": snapshot.revision, "text": text}
         else:
             lines = [_line(snapshot, each) for each in snapshot.cells]
             text = "\n".join([f"{shown}: {len(lines)} cells", *lines])
-            fields = {
-                "total_cells": len(lines),
-                "cells": [_cell(stored, snapshot, each)[0] for each in snapshot.cells],
-            }
+            cells = [_cell(stored, snapshot, each)[0] for each in snapshot.cells]
+            fields = {"total_cells": len(lines), "cells": cells}
     except ToolError as error:
         return session.refuse(error.as_dict())
     except OSError as error:
-        write_err(f"nb: {path}: {error.strerror}.")
-        return REFUSED
-    if session.as_json:
-        session.print_json({"notebook": shown, **fields})
-    else:
-        write(text)
-    return OK
+        raise Refused(f"{path}: {error.strerror}.") from None
+    return session.show(text, {"notebook": shown, **fields})
 
 
 def _line(snapshot: Snapshot, cell: Cell) -> str:
+    from tk_ai_extension.model.digest import cut
+
     first = next((line for line in cell.source.splitlines() if line.strip()), "")
-    cut = first if len(first) <= WIDTH else f"{first[: WIDTH - 1]}…"
     count = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
-    return f"{cell.index} @{snapshot.short_keys[cell.key]} {cell.type}{count} {cut}".rstrip()
+    name = f"{cell.index} @{snapshot.short_keys[cell.key]} {cell.type}{count}"
+    return f"{name} {cut(first, WIDTH)}".rstrip()
 
 
 def _cell(stored: StoredNotebook, snapshot: Snapshot, cell: Cell) -> tuple[dict[str, Any], str]:
@@ -97,8 +94,8 @@ def _cell(stored: StoredNotebook, snapshot: Snapshot, cell: Cell) -> tuple[dict[
 
     outputs = shorten(digest(stored.content(cell.index).outputs).text, BUDGET).text
     address = snapshot.address(cell)
-    fields = {"cell": cell.key, "index": cell.index, "address": address, "cell_type": cell.type}
     text = f"# %% [{cell.type}] @{address}\n{cell.source}"
-    return {**fields, "source": cell.source, "output": outputs}, (
-        f"{text}\n--- output\n{outputs}" if outputs else text
-    )
+    if outputs:
+        text += f"\n--- output\n{outputs}"
+    fields = {"cell": cell.key, "index": cell.index, "address": address, "cell_type": cell.type}
+    return {**fields, "source": cell.source, "output": outputs}, text

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 STDIN = "-"
 """Stands for standard input in place of a text."""
 
+DEFAULTS = {
+    "execution_id": "the execution's id (default: your last one)",
+    "text": "file with the edited text of nb read (default: standard input)",
+}
+"""Help of arguments that tools need and commands do not."""
+
 GROUPS = {"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}
 """Headings of the commands of tools, by effect."""
 
@@ -102,7 +108,8 @@ def add_tool_arguments(
     needed = schema.get("required", ())
     for name in [*positionals, *(each for each in schema["properties"] if each not in positionals)]:
         if name not in exclude:
-            _add(parser, tool, name, by_place=name in positionals, required=name in needed)
+            is_required = name in needed and name not in DEFAULTS
+            _add(parser, tool, name, by_place=name in positionals, required=is_required)
 
 
 def _add(
@@ -114,7 +121,7 @@ def _add(
     required: bool,
 ) -> None:
     schema = tool["input_schema"]["properties"][name]
-    described: dict[str, Any] = {"help": _help(tool, name, schema)}
+    described: dict[str, Any] = {"help": DEFAULTS.get(name) or _help(tool, name, schema)}
     if name == "notebook":
         add_notebook(parser, by_place=by_place, required=required, **described)
         return
@@ -167,23 +174,7 @@ def _converter(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     if isinstance(kinds, list):
         # A cell: an id or an index; the tool tells them apart.
         return str
-    return {"string": str, "integer": integer, "number": number}.get(str(kinds), _json)
-
-
-def integer(text: str) -> int:
-    """Parse a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def number(text: str) -> float:
-    """Parse a number."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    return {"string": str, "integer": int, "number": float}.get(str(kinds), _json)
 
 
 def _json(text: str) -> Any:
@@ -219,23 +210,17 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "nb edit 318a.9f2c - < new.py         # only if it is still that version",
     ),
     "files": ("nb files", "nb files data --pattern '*.csv'"),
-    "history": ("nb history --limit 20",),
     "insert": (
         "nb insert 2 'x = 1'                 # at index 2",
         "nb insert - < new.py                # at the end",
         "nb insert 0 '# Title' --cell-type markdown",
     ),
-    "interrupt": ("nb interrupt",),
-    "kernel": ("nb kernel --json",),
     "kernels": ("nb kernels                          # for: nb open new.ipynb --kernel NAME",),
-    "managed": ("nb managed",),
     "mv": ("nb mv 318a 0                        # make it the first cell",),
     "notebooks": ("nb notebooks --recursive",),
     "output": ("nb output 9f2c0b1d7e44 --grep Error  # the id is where the output was cut",),
-    "ps": ("nb ps",),
     "read": ("nb read analysis.ipynb > a.txt", "nb read --view reading --cells 0-9"),
     "replace": ("nb replace 318a 'lr = 0.1' 'lr = 0.01'",),
-    "restart": ("nb restart",),
     "rm": ("nb rm 3", "nb rm 318a.9f2c                     # only if it is still that version"),
     "search": (
         "nb search 'read_csv'",
@@ -245,7 +230,21 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "stop": ("nb stop                             # loses its variables; the notebook is kept",),
     "undo": ("nb undo", "nb undo 3"),
     "unuse": ("nb unuse --shutdown-kernel",),
-    "var": ("nb var df",),
+    "exec": (
+        "nb exec 3                           # the cell at index 3",
+        "nb exec 318a                        # the cell whose id starts with 318a",
+        "nb exec 0-3,7",
+        "nb exec --which stale               # the cells that have to run again",
+        "nb exec --which all --restart --timeout 600",
+    ),
+    "write": (
+        "nb read > a.txt && $EDITOR a.txt && nb write a.txt",
+        "sed s/foo/bar/ a.txt | nb write",
+    ),
+    "watch": (
+        "nb exec 3 --wait 0; nb watch        # your last execution",
+        "nb watch 3f2a90bc11                  # an agent's execution",
+    ),
     "vars": ("nb vars 'df*'",),
 }
 """Examples by command; a test parses each."""

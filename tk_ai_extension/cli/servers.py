@@ -12,6 +12,8 @@ import sys
 from contextlib import suppress
 from urllib.parse import parse_qs, quote, urlsplit
 
+from jupyter_core.paths import jupyter_runtime_dir
+
 from tk_ai_extension._version import __version__
 from tk_ai_extension.cli.project import Project, Refused
 
@@ -31,8 +33,8 @@ LISTENS = "listens"
 
 API = "api/tk-ai"
 
-TOKENS = "nb-servers.json"
-"""File in Jupyter's data folder: the servers that projects are attached to, with their tokens."""
+ADDRESS = "NB_SERVER"
+"""Variable with the address of the server that commands use, instead of one that runs on the folder."""
 
 
 class ToolFailed(Exception):
@@ -70,7 +72,6 @@ class Server:
         self.root = root
         self.is_headless = is_headless
         self.pid = pid
-        self._connection: http.client.HTTPConnection | None = None
         self._tools: list[dict[str, Any]] | None = None
 
     @classmethod
@@ -82,7 +83,7 @@ class Server:
         """
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
-            raise Refused("this is not an address of a Jupyter Server.")
+            raise Refused(f"{ADDRESS} is not the address of a Jupyter Server.")
         path = parts.path
         for page in ("/lab", "/tree", "/notebooks"):
             path = path.split(page)[0]
@@ -125,34 +126,30 @@ class Server:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> http.client.HTTPResponse:
-        """Send a request and return the response, whose body is not read yet.
+        """Send a request by a connection of its own; return the response, whose body is not read yet.
 
         Raises:
             Unreachable: no answer.
             ToolFailed: the server answers with an error.
         """
-        sent = {"User-Agent": f"nb/{__version__}", "Accept": "application/json", **(headers or {})}
+        sent = {"User-Agent": f"nb/{__version__}", "Accept": "application/json"}
+        sent |= {"Connection": "close", **(headers or {})}
         if self.token:
             sent["Authorization"] = f"token {self.token}"
         if body is not None:
             body = json.dumps(body).encode()
             sent["Content-Type"] = "application/json"
         parts = urlsplit(self.url)
+        is_https = parts.scheme == "https"
+        kind = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
+        connection = kind(parts.netloc, timeout=CONNECT_TIMEOUT)
         try:
-            connection = self._connection
-            if connection is None:
-                kind = http.client.HTTPConnection
-                if parts.scheme == "https":
-                    kind = http.client.HTTPSConnection
-                connection = kind(parts.netloc, timeout=CONNECT_TIMEOUT)
-                connection.connect()
-            self._connection = connection
-            assert connection.sock is not None
+            connection.connect()
             connection.sock.settimeout(timeout)
             connection.request(method, parts.path + path, body, sent)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            self.close()
+            connection.close()
             why = "did not answer in time" if isinstance(error, TimeoutError) else str(error)
             raise Unreachable(
                 f"{self.url} does not answer: {why or type(error).__name__}."
@@ -163,13 +160,9 @@ class Server:
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         try:
-            data = response.read()
+            return response.read()
         except (OSError, http.client.HTTPException) as error:
-            self.close()
             raise Unreachable(f"{self.url} broke off its answer: {error}.") from None
-        if response.will_close:
-            self.close()
-        return data
 
     def _error(self, response: http.client.HTTPResponse, data: bytes) -> ToolFailed:
         try:
@@ -177,21 +170,11 @@ class Server:
         except (ValueError, LookupError, TypeError):
             pass
         if response.status in (401, 403):
-            hint = "Give its address with the token: `nb open NOTEBOOK --server URL`."
+            hint = f"Set {ADDRESS} to its address with the token."
             return Unreachable(f"{self.url} does not accept this token.", hint)
         code = "not_found" if response.status == 404 else "internal_error"
         message = f"{self.url} answers {response.status} {response.reason}."
         return ToolFailed({"code": code, "message": message, "hint": "See the server's log."})
-
-    def close(self) -> None:
-        """Close the connection; the next request opens another one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def again(self) -> Server:
-        """Return the same server with a connection of its own, for requests beside a waiting one."""
-        return Server(self.url, self.token, self.root, is_headless=self.is_headless, pid=self.pid)
 
     def tools(self) -> list[dict[str, Any]] | None:
         """Return the descriptions of the tools; None if the server does not have the extension.
@@ -236,7 +219,6 @@ class Server:
         for line in response:
             if line.startswith(b"data: "):
                 yield json.loads(line[6:])
-        self.close()
 
     def has_open(self, path: str) -> bool:
         """Whether the server has a session for a notebook, also one without the extension."""
@@ -247,30 +229,12 @@ class Server:
 # -- finding one
 
 
-def runtime_folder() -> str:
-    """Return Jupyter's runtime folder, as `jupyter_core.paths.jupyter_runtime_dir` does."""
-    return os.environ.get("JUPYTER_RUNTIME_DIR") or os.path.join(data_folder(), "runtime")
-
-
-def data_folder() -> str:
-    """Return Jupyter's data folder of this user, as `jupyter_core.paths.jupyter_data_dir` does."""
-    if "JUPYTER_DATA_DIR" in os.environ:
-        return os.environ["JUPYTER_DATA_DIR"]
-    home = os.path.expanduser("~")
-    if sys.platform == "darwin":
-        return os.path.join(home, "Library", "Jupyter")
-    if sys.platform == "win32":
-        return os.path.join(os.environ.get("APPDATA") or home, "jupyter")
-    share = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
-    return os.path.join(share, "jupyter")
-
-
 def running_servers() -> list[Server]:
     """Return the servers of this user that Jupyter's runtime files name; some may have crashed since.
 
     `jupyter_server.serverapp.list_running_servers` reads the same files, but takes half a second to import.
     """
-    folder = runtime_folder()
+    folder = jupyter_runtime_dir()
     try:
         names = os.listdir(folder)
     except OSError:
@@ -312,8 +276,8 @@ def own_server(project: Project) -> Server | None:
 def server_of(project: Project, path: str, *, changes: bool = True) -> Server | None:
     """Return the running server that has a notebook; None if none has it.
 
-    This is the one that the project is attached to, else a person's server whose folder contains the
-    path, else one that `nb` has started; of several the one with the deepest folder.
+    This is the one that `ADDRESS` names, else a person's server whose folder contains the path, else one
+    that `nb` has started; of several the one with the deepest folder.
 
     Args:
         project: The project.
@@ -321,27 +285,22 @@ def server_of(project: Project, path: str, *, changes: bool = True) -> Server | 
         changes: Whether the notebook is changed or run; reading it is always possible.
 
     Raises:
-        Unreachable: a person's server hangs, or the attached one does not answer.
-        Refused: a server without the extension has the notebook open.
+        Unreachable: a person's server hangs, or the named one does not answer.
+        Refused: a server without the extension is named or has the notebook open, or the project
+            requires a sandbox, which a person's server does not have.
     """
-    attached = attached_server(project)
-    if attached is not None:
-        if attached.tools() is None:
-            raise Refused(f"{attached.url} has no tk-ai-extension: install it there.")
-        return attached
+    named = named_server()
+    if named is not None:
+        if named.tools() is None:
+            raise Refused(f"{named.url} has no tk-ai-extension: install it there.")
+        return _confined(project, named, changes=changes)
     place = os.path.realpath(path)
     over = [each for each in running_servers() if is_inside(place, each.root)]
     over.sort(key=lambda each: (each.is_headless, -len(each.root)))
     for server in over:
         try:
             if server.tools() is not None:
-                if changes and not server.is_headless and project.has_sandbox():
-                    raise Refused(
-                        f"{path} belongs to the Jupyter Server at {server.url}, whose kernels have no "
-                        "sandbox, but this project requires one. Stop that server, or run `nb open "
-                        "--no-sandbox`."
-                    )
-                return server
+                return _confined(project, server, changes=changes)
             is_open = changes and server.has_open(os.path.relpath(place, server.root))
         except Unreachable as error:
             if "refused" in str(error):
@@ -358,45 +317,33 @@ def server_of(project: Project, path: str, *, changes: bool = True) -> Server | 
     return None
 
 
+def named_server() -> Server | None:
+    """Return the server that `ADDRESS` names; None if it is not set.
+
+    Raises:
+        Refused: it is not an address.
+    """
+    address = os.environ.get(ADDRESS)
+    if not address:
+        return None
+    server = Server.at(address, os.environ.get("JUPYTER_TOKEN", ""))
+    local = (each for each in running_servers() if each.url == server.url)
+    return next(local, server)
+
+
+def _confined(project: Project, server: Server, *, changes: bool) -> Server:
+    """Return a server, unless its kernels lack the sandbox that the project requires."""
+    if changes and not server.is_headless and project.has_sandbox():
+        raise Refused(
+            f"The kernels of the Jupyter Server at {server.url} have no sandbox, but this project "
+            "requires one. Use another server, or run `nb open --no-sandbox`."
+        )
+    return server
+
+
 def is_inside(path: str, folder: str) -> bool:
     """Whether a path is a folder or below it."""
     return os.path.join(path, "").startswith(os.path.join(folder, ""))
-
-
-# -- attached servers
-
-
-def attached_server(project: Project) -> Server | None:
-    """Return the server that the project is attached to by `nb open --server`."""
-    known = _attached().get(os.path.realpath(project.root))
-    if known is None:
-        return None
-    server = Server(*known)
-    local = next((each for each in running_servers() if each.url == server.url), None)
-    return local or server
-
-
-def attach(project: Project, server: Server | None) -> None:
-    """Attach the project to a server, or detach it; the token is kept outside of the project."""
-    root, known = os.path.realpath(project.root), _attached()
-    if server is None and known.pop(root, None) is None:
-        return
-    if server is not None:
-        known[root] = [server.url, server.token]
-    os.makedirs(data_folder(), exist_ok=True)
-    path = os.path.join(data_folder(), TOKENS)
-    new = f"{path}.{os.getpid()}"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(known, file)
-    os.replace(new, path)
-
-
-def _attached() -> dict[str, list[str]]:
-    try:
-        with open(os.path.join(data_folder(), TOKENS), "rb") as file:
-            return json.load(file)
-    except (OSError, ValueError):
-        return {}
 
 
 # -- the project's own
@@ -462,7 +409,6 @@ def stop_server(project: Project) -> tuple[list[str], bool]:
             server.request("DELETE", f"{API}/project/share")
             server.request("POST", "api/shutdown")
             _wait_for_end(server.pid)
-        attach(project, None)
         project.clean()
         return kernels, server is not None
     finally:

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from tk_ai_extension.cli.project import Project, Refused
 from tk_ai_extension.cli.servers import (
@@ -16,7 +16,6 @@ from tk_ai_extension.cli.servers import (
     ToolFailed,
     is_inside,
     own_server,
-    running_servers,
     server_of,
     start_server,
 )
@@ -73,6 +72,17 @@ class Session:
     def current(self) -> str | None:
         """Absolute path of the caller's current notebook."""
         return self.project.state(self.caller).get("notebook") or None
+
+    def last_execution(self) -> str:
+        """Return the id of the caller's last execution.
+
+        Raises:
+            Refused: there is none.
+        """
+        name = self.project.state(self.caller).get("execution")
+        if name is None:
+            raise Refused("you have started no execution here; name one.")
+        return name
 
     def path(self, given: str | None) -> str | None:
         """Return the absolute path of a notebook that is named, else the current one.
@@ -151,8 +161,6 @@ class Session:
     def call(self, server: Server, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool; return ``text``, ``is_error`` and ``result``.
 
-        An id that this server does not know may be another's, which has an agent's run or request.
-
         Raises:
             ToolFailed: the call failed.
         """
@@ -160,24 +168,7 @@ class Session:
             json.dumps(arguments, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise Refused("the text is not UTF-8. Nothing was changed.") from None
-        try:
-            return server.call(tool, arguments, self.caller)
-        except ToolFailed as error:
-            if error.code != "not_found":
-                raise
-            for other in self.others(server):
-                with suppress(ToolFailed):
-                    return other.call(tool, arguments, self.caller)
-            raise
-
-    def others(self, server: Server) -> list[Server]:
-        """Return the other servers that have the project's folder, or are in it."""
-        root = os.path.realpath(self.project.root)
-        return [
-            each
-            for each in running_servers()
-            if each.url != server.url and (is_inside(root, each.root) or is_inside(each.root, root))
-        ]
+        return server.call(tool, arguments, self.caller)
 
     def run(self, server: Server, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool that runs code and follow the run to its end, or for ``wait`` seconds.
@@ -192,9 +183,7 @@ class Session:
 
         def interrupt() -> None:
             try:
-                # By a connection of its own: the other one waits for an answer.
-                arguments = {"execution_id": execution}
-                server.again().call("interrupt_kernel", arguments, self.caller)
+                server.call("interrupt_kernel", {"execution_id": execution}, self.caller)
             except ToolFailed as error:
                 self.refuse(error.error)
 
