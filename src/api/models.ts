@@ -156,19 +156,10 @@ export interface ChatSetupInfo {
   prompts: readonly PromptInfo[];
   servers: ServersInfo;
 }
-/** Tokens of a request for code. */
-export interface CodeUsage {
-  input_tokens: number;
-  output_tokens: number;
-}
 /** A completion. */
 export interface CompletedCode {
   /** To insert at the cursor; empty if there is nothing useful. */
   text: string;
-  /** Whether the tour wrote it, because no model is connected. */
-  scripted: boolean;
-  /** The model's tokens; null for the tour. */
-  usage: CodeUsage | null;
 }
 /** State of the connection to a model. */
 export interface ConnectionInfo {
@@ -198,10 +189,6 @@ export interface DoneEvent extends EventHead {
 export interface EditedCell {
   /** The whole new source. */
   source: string;
-  /** Whether the tour wrote it, because no model is connected. */
-  scripted: boolean;
-  /** The model's tokens; null for the tour. */
-  usage: CodeUsage | null;
 }
 /** The error of a cell, with its traceback. */
 export interface ErrorAttachment {

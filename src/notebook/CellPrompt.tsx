@@ -174,7 +174,6 @@ interface IProposal {
   /** The source of the cell that it is for. */
   base: string;
   source: string;
-  scripted: boolean;
   /** The prompts so far with what was proposed. */
   rounds: IRound[];
 }
@@ -247,7 +246,7 @@ export function PromptView({
       const found = await propose({ prompt, source, earlier }, controller.signal);
       if (!controller.signal.aborted) {
         const rounds = [...earlier, { prompt, source: found.source }];
-        setProposal({ base: source, source: found.source, scripted: found.scripted, rounds });
+        setProposal({ base: source, source: found.source, rounds });
         setText('');
       }
     } catch (error) {
@@ -307,9 +306,7 @@ export function PromptView({
         ? ''
         : proposal.source === proposal.base
           ? trans.__('The model proposes no change.')
-          : proposal.scripted
-            ? trans.__('No model is connected: the tour, a script, wrote this.')
-            : trans.__('A proposal. Nothing is written yet.');
+          : trans.__('A proposal. Nothing is written yet.');
   const button = (label: string, onClick: () => void, disabled = false): JSX.Element => (
     // A disabled button would lose the focus.
     <button type="button" className="tk-CellButton" aria-disabled={disabled} onClick={onClick}>

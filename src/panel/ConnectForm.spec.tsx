@@ -198,7 +198,7 @@ describe('Connect', () => {
   });
 
   it.each([
-    ['environment', 'The key comes from the server’s environment.'],
+    ['environment', 'It is configured in the server’s environment.'],
     ['project', 'the file of keys that the server’s settings name']
   ])('says that the %s takes precedence', async (source, text) => {
     const page = new Page();

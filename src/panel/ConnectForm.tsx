@@ -409,7 +409,7 @@ function valueOf(stored: StoredConnection, name: FieldName): string {
 function sourceOf({ models, stored }: ConnectionInfo, trans: TranslationBundle): string {
   switch (models.source) {
     case 'environment':
-      return trans.__('The key comes from the server’s environment.');
+      return trans.__('It is configured in the server’s environment.');
     case 'project':
       return trans.__('The key comes from the file of keys that the server’s settings name.');
     default:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore
-from tk_ai_extension.agent.claude.providers import ANTHROPIC, KEYS, Connection
+from tk_ai_extension.agent.claude.providers import ADDRESS, ANTHROPIC, KEYS, Connection
 from tk_ai_extension.model.errors import ReadOnly
 from tk_ai_extension.model.private_files import PrivateFileError
 
 KEY = "sk-ant-canary-0123456789"
-MINE = Connection("anthropic", KEY, KEYS[0], ANTHROPIC, models=("claude-a", "claude-b"))
-OTHER = replace(MINE, secret="another-key-987654321")
+MINE = Connection({ADDRESS: ANTHROPIC, KEYS[0]: KEY}, models=("claude-a", "claude-b"))
+OTHER = Connection({ADDRESS: ANTHROPIC, KEYS[0]: "another-key-987654321"})
 
 
 @pytest.fixture
@@ -39,8 +38,6 @@ def test_a_connection_is_kept_for_its_user_alone(store: ConnectionStore) -> None
     assert store.read() == MINE
     assert KEY not in repr(MINE)
     assert left(store) == [FILE]
-    # A process was killed while it saved.
-    store.file.with_name(f".{FILE}-1-2").write_text(KEY, encoding="utf-8")
     store.delete()
     store.delete()
     assert store.read() is None

@@ -28,6 +28,7 @@ from tests.support.scripted_model import (
 from tk_ai_extension.agent.claude import connections
 from tk_ai_extension.agent.claude.connections import FILE, ClaudeModels, ConnectionStore
 from tk_ai_extension.agent.claude.providers import (
+    ADDRESS,
     ANTHROPIC,
     KEYS,
     Connection,
@@ -39,7 +40,6 @@ from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 
 CANARY = "sk-ant-canary-0123456789"
-ADDRESS = "ANTHROPIC_BASE_URL"
 
 
 def models(
@@ -132,13 +132,13 @@ async def test_a_connection_is_tested_stored_and_used(tmp_path: Path, model: Scr
     assert (gone["stored"], gone["models"]["provider"]) == (None, "tour")
 
 
-async def test_a_key_is_tried_as_a_key_then_as_a_bearer_token(tmp_path: Path) -> None:
-    web = Web(401, "{}")
-    async with web.running() as url:
-        with pytest.raises(InvalidArguments):
-            await models(tmp_path).connect(compatible(url, CANARY))
-    sent = [set(headers) & {"X-Api-Key", "Authorization"} for _, headers in web.asked]
-    assert sent == [{"X-Api-Key"}, {"Authorization"}]
+async def test_an_endpoint_gets_its_key_as_a_key_and_as_a_bearer_token(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.add(Answer.of("Ready."))
+    await models(tmp_path).connect(compatible(model.url))
+    headers = model.requests[0].headers
+    assert (headers["X-Api-Key"], headers["Authorization"]) == (KEY, f"Bearer {KEY}")
 
 
 @pytest.mark.proves("connect:form")
@@ -154,9 +154,9 @@ async def test_a_local_server_needs_no_key(tmp_path: Path) -> None:
 FAILURES: dict[str, tuple[Failure, type[ToolError]]] = {
     "no credit": (
         Failure(400, "invalid_request_error", "Your credit balance is too low."),
-        InvalidArguments,
+        ModelFailed,
     ),
-    "billing": (Failure(402, "billing_error", "No payment method."), InvalidArguments),
+    "billing": (Failure(402, "billing_error", "No payment method."), ModelFailed),
     "forbidden": (Failure(403, "permission_error", "No."), InvalidArguments),
     "model": (Failure(404, "not_found_error", "model: x"), NoModel),
     "busy": (OVERLOADED, ModelFailed),
@@ -172,12 +172,12 @@ async def test_each_failure_says_what_to_do_and_stores_nothing(
     tmp_path: Path, model: ScriptedModel, failure: str
 ) -> None:
     reply, kind = FAILURES[failure]
-    model.add(reply, reply)
+    model.add(reply)
     mine = models(tmp_path)
     with pytest.raises(kind) as caught:
         await mine.connect(compatible(model.url))
     error = caught.value
-    assert "127.0.0.1" in error.message
+    assert failure == "model" or str(reply.status) in error.message
     assert error.hint
     assert KEY not in json.dumps(error.as_dict())
     assert (await mine.connection())["stored"] is None
@@ -197,7 +197,7 @@ async def test_a_wrong_key_is_named_and_not_shown(tmp_path: Path, model: Scripte
 @pytest.mark.parametrize("status", [200, 404, 405])
 async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, status: int) -> None:
     async with Web(status).running() as url:
-        with pytest.raises(InvalidArguments) as caught:
+        with pytest.raises(ModelFailed) as caught:
             await models(tmp_path).connect(compatible(url, CANARY, "m"))
     assert caught.value.details == {"field": "base_url"}
 
@@ -206,7 +206,7 @@ async def test_an_address_without_a_messages_api_is_refused(tmp_path: Path, stat
 async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
     elsewhere = Web()
     async with elsewhere.running() as there, Web(307, location=there).running() as url:
-        with pytest.raises(InvalidArguments):
+        with pytest.raises(ModelFailed):
             await models(tmp_path).connect(compatible(url, CANARY, "m"))
     assert elsewhere.asked == []
 
@@ -215,7 +215,7 @@ async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    with pytest.raises(InvalidArguments, match="cannot be reached"):
+    with pytest.raises(ModelFailed, match="cannot be reached"):
         await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
@@ -226,7 +226,7 @@ async def test_a_server_that_does_not_answer_ends_the_test(
     monkeypatch.setattr(connections, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(InvalidArguments, match=r"0\.2 s"):
+        with pytest.raises(ModelFailed, match=r"0\.2 s"):
             await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
 
 
@@ -317,7 +317,7 @@ async def test_clouds_are_stored_without_a_request(tmp_path: Path) -> None:
     assert provider.environment.items() >= google.items()
 
 
-STORED = Connection("anthropic", CANARY, KEYS[0], ANTHROPIC)
+STORED = Connection({ADDRESS: ANTHROPIC, KEYS[0]: CANARY})
 OTHERS: dict[str, tuple[str, dict[str, str]]] = {
     "settings": ("https://gateway.example", {}),
     "environment": ("", {"ANTHROPIC_API_KEY": "e"}),
@@ -340,7 +340,13 @@ def test_the_server_s_own_provider_takes_precedence(name: str) -> None:
 
 @pytest.mark.proves("connect:address")
 def test_nothing_of_the_environment_leads_a_stored_key_elsewhere() -> None:
-    bedrock = Connection("bedrock", CANARY, "AWS_BEARER_TOKEN_BEDROCK", region="eu-west-1")
+    bedrock = Connection(
+        {
+            "CLAUDE_CODE_USE_BEDROCK": "1",
+            "AWS_BEARER_TOKEN_BEDROCK": CANARY,
+            "AWS_REGION": "eu-west-1",
+        }
+    )
     environment = {
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://evil.example",
         "AWS_PROFILE": "evil",

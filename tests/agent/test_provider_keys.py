@@ -47,9 +47,7 @@ async def talking(
 ) -> AsyncGenerator[Talk]:
     """A talk whose key comes from the file in the root."""
     async with model.running():
-        settings = ProviderSettings(
-            base_url=model.url, provider="anthropic", model=MODEL, secrets_file=".secrets.env"
-        )
+        settings = ProviderSettings(base_url=model.url, model=MODEL, secrets_file=".secrets.env")
         models = ClaudeModels(settings, harness.root, environment={"CLAUDE_CODE_MAX_RETRIES": "0"})
         services = ChatServices(
             workspace=harness.workspace,

@@ -70,7 +70,6 @@ import tk_ai_extension.server.services as services
 c = get_config()
 services.ACTIVITY_INTERVAL = 0.5
 c.ServerApp.jpserver_extensions = {extensions}
-c.TkAIExtensionApp.chat_provider = "tour"
 """
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jupyter_server._tz import utcnow
-from traitlets.config import Config
 
 from tests.proposals import running
 from tests.server.conftest import Ask, Call
@@ -83,10 +83,11 @@ class Culled:
 
 
 class TestKernelsOfWaitingWork:
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config: Config) -> Config:
-        jp_server_config.TkAIExtensionApp.chat_provider = "tour"
-        return jp_server_config
+    @pytest.fixture(autouse=True)
+    def no_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in os.environ:
+            if name.startswith(("ANTHROPIC_", "CLAUDE_CODE_")):
+                monkeypatch.delenv(name)
 
     @pytest.mark.proves("hub:tokens")
     async def test_the_kernel_of_a_turn_that_waits_for_approval_is_not_culled_until_it_ends(

@@ -121,7 +121,6 @@ def build_components(
     backends = {"documents": store.backend, "executor": kernels.backend}
     claude = ClaudeModels(
         ProviderSettings(
-            provider=cast("Any", app.chat_provider),
             base_url=app.chat_base_url,
             model=app.chat_model,
             models=tuple(app.chat_models),

@@ -549,11 +549,11 @@ class Services:
         await self._import("tk_ai_extension.agent.code.assistant")
         self._check_open()
         from tk_ai_extension.agent.code.assistant import CodeAssistant
-        from tk_ai_extension.agent.code.model import CodeModels
+        from tk_ai_extension.agent.code.model import CodeModel
         from tk_ai_extension.agent.code.variable_names import VariableNames
 
-        models = CodeModels(self._components.models.claude.provider)
-        return CodeAssistant(models, VariableNames(self.workspace, self.owner))
+        model = CodeModel(self._components.models.claude.provider)
+        return CodeAssistant(model, VariableNames(self.workspace, self.owner))
 
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_services")

@@ -83,14 +83,6 @@ class ExtensionSettings(HasTraits):
 
     # -- the chat
 
-    chat_provider = Enum(
-        ("auto", "anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"),
-        "auto",
-        help="""The chat's provider: Anthropic's API by a key or by a subscription's token (`oauth`),
-        another endpoint with the Messages API (`compatible`: Ollama, LiteLLM, a gateway), a cloud, or
-        the tour, a script without a model. `auto` selects the first one that is configured.""",
-    ).tag(config=True)
-
     chat_base_url = Unicode(
         help="Address of an endpoint with the Messages API; by default `ANTHROPIC_BASE_URL`."
     ).tag(config=True)

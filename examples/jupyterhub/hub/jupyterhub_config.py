@@ -30,7 +30,8 @@ c.Spawner.args = [
     "--TkAIExtensionApp.mode_cap=edit",
     # Connections choose from the default toolset and this one.
     "--TkAIExtensionApp.allowed_toolsets=claude-code",
-    "--TkAIExtensionApp.chat_provider=anthropic",
+    # Chats use the key of the environment, and nobody enters another.
+    "--TkAIExtensionApp.chat_connect=False",
     # No kernel gets the token with which a server talks to the Hub.
     "--TkAIExtensionApp.kernel_env_exclude=JUPYTERHUB_API_TOKEN",
     # Nor a key of AWS for Claude on Bedrock. Remove these where notebooks read their data with it.

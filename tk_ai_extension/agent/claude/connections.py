@@ -1,8 +1,7 @@
 """The connection that a user enters in the panel: its test, its file, and the provider in force.
 
 The file is in the user's own configuration folder, has mode 0600 and is replaced atomically. The key in it
-is sent to the address beside it only. Errors name the host and a status; neither the key nor an answer's
-body is in them.
+is sent to the address beside it only, and errors do not show it.
 """
 
 from __future__ import annotations
@@ -16,17 +15,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from jupyter_core.paths import jupyter_config_dir
 
-from tk_ai_extension.agent.claude.messages_api import open_client
+from tk_ai_extension.agent.claude.messages_api import MessagesApi
 from tk_ai_extension.agent.claude.providers import (
+    ADDRESS,
     ANTHROPIC,
     BEDROCK_KEY,
+    BEDROCK_REGION,
     KEYS,
+    MODEL,
     OAUTH,
+    SWITCHES,
+    VERTEX_PROJECT,
+    VERTEX_REGION,
     Connection,
     Provider,
     ProviderSettings,
@@ -35,8 +40,8 @@ from tk_ai_extension.agent.claude.providers import (
     is_elsewhere,
 )
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
-from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
-from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly, ToolError
+from tk_ai_extension.model.agent_errors import ModelUnauthorized
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly
 from tk_ai_extension.model.private_files import (
     PrivateFileError,
     make_private,
@@ -45,8 +50,6 @@ from tk_ai_extension.model.private_files import (
 )
 
 if TYPE_CHECKING:
-    from anthropic import APIStatusError, AsyncAnthropic
-
     from tk_ai_extension.agent.requests import ConnectRequest
 
 FILE = "connection.json"
@@ -55,14 +58,9 @@ TIMEOUT = 15.0
 """Seconds until an answer to the test."""
 MAX_MODELS = 60
 """Maximum models that are offered."""
-SMALL = "claude-haiku-4-5"
-"""Model of the test, where the provider lists none and the user named none."""
 
-_PRINTABLE = re.compile(r"[!-~]{1,8000}")
-"""Printable ASCII without spaces, as keys and addresses are."""
-_REGION = re.compile(r"[a-z0-9-]{2,40}")
-_PROJECT = re.compile(r"[a-z0-9.:-]{2,100}")
-_MODEL = re.compile(r"[A-Za-z0-9._:/@\[\]-]{1,200}")
+_PRINTABLE = re.compile(r"[!-~]+")
+"""Printable ASCII without spaces, as keys, addresses and names are."""
 
 
 def user_folder() -> Path:
@@ -124,8 +122,7 @@ class ConnectionStore:
             return None
         try:
             found: dict[str, Any] = json.loads(text)
-            found["models"] = tuple(found["models"])
-            return Connection(**found)
+            return Connection(dict(found["variables"]), tuple(found["models"]))
         except (ValueError, TypeError, KeyError):
             # Not chained: that error would hold the file's text.
             raise PrivateFileError(
@@ -158,9 +155,6 @@ class ConnectionStore:
         """
         try:
             self.file.unlink(missing_ok=True)
-            # Left by a process that was killed while it saved.
-            for left in self.file.parent.glob(f".{self.file.name}-*"):
-                left.unlink(missing_ok=True)
         except OSError as error:
             raise self._unsaved(error) from error
 
@@ -210,10 +204,8 @@ class ClaudeModels:
 
         Raises:
             PermissionDenied: The administrator has switched this off.
-            InvalidArguments: A field is missing or invalid; the provider refused the key, the account
-                has no credit, or there is no Messages API at the address.
-            NoModel: The provider has no such model.
-            ModelFailed: The provider is busy, or failed.
+            InvalidArguments: A field is missing or invalid, or the provider refused the key.
+            NoModel, ModelFailed: See `MessagesApi.answer`.
             ReadOnly: The connection cannot be stored.
         """
         if not self._settings.connect:
@@ -222,7 +214,7 @@ class ClaudeModels:
                 "Connecting a model in the panel is switched off here.",
                 hint=f"Ask {contact} to connect a model." if contact else None,
             )
-        connection = await _tested(new, await asyncio.to_thread(self._stored))
+        connection = await _tested(_entered(new, await asyncio.to_thread(self._stored)))
         await asyncio.to_thread(self._store.save, connection)
         return await self.connection()
 
@@ -265,131 +257,48 @@ class ClaudeModels:
         except PrivateFileError as error:
             problem = error.message
         found = choose(self._settings, self._environment, keys, stored)
-        if found.name == "tour" and self._settings.provider == "auto":
-            # Nothing else answers: the user learns why.
-            return replace(found, problem=problem)
-        return found
+        # Where nothing else answers, the user learns why.
+        return replace(found, problem=problem) if found.name == "tour" else found
 
 
-async def _tested(new: ConnectRequest, stored: Connection | None) -> Connection:
-    """Return what the user entered as a connection that works.
+async def _tested(connection: Connection) -> Connection:
+    """Return a connection that works, with the models that its provider lists.
 
     Clouds are not asked: they find their credentials, and sign each request, only in Claude's process.
     """
-    connection = _entered(new, stored)
-    if not connection.base_url:
+    values = connection.variables
+    if ADDRESS not in values:
         return connection
+    api = await MessagesApi.open(values, TIMEOUT)
     try:
-        return await _asked(connection)
-    except InvalidArguments as error:
-        is_refused = error.details.get("field") == "secret"
-        if connection.provider != "compatible" or not connection.secret or not is_refused:
-            raise
-    # A gateway may take its key as a bearer token.
-    return await _asked(replace(connection, variable=KEYS[1]))
-
-
-async def _asked(connection: Connection) -> Connection:
-    import anthropic
-
-    host = host_of(connection.base_url)
-    client = await asyncio.to_thread(open_client, connection.variables, TIMEOUT)
-    models: tuple[str, ...] = ()
-    model = connection.model
-    try:
-        async with client:
-            models = await _list(client)
-            model = model or _cheapest(models) or (SMALL if connection.variable == OAUTH else "")
+        models = (await api.models())[:MAX_MODELS]
+        model = values.get(MODEL) or _cheapest(models)
+        # A subscription's token is for Claude's program: whether it is known is all that can be tested.
+        if OAUTH not in values:
             if not model:
                 raise InvalidArguments(
-                    f"{host} does not list its models.",
+                    f"{host_of(values[ADDRESS])} does not list its models.",
                     hint="Enter the name of a model.",
                     field="model",
                 )
-            message: object = await client.messages.create(
-                model=model,
-                max_tokens=1,
-                messages=[{"role": "user", "content": "Answer with one word: ready?"}],
-            )
-        if getattr(message, "type", None) != "message":
-            raise _no_api(host, 200)
-    except anthropic.APITimeoutError:
-        # Errors are not chained: the request with its key is not in a traceback.
+            ready = {"role": "user", "content": "Answer with one word: ready?"}
+            await api.answer(model, TIMEOUT, max_tokens=1, messages=[ready])
+    except ModelUnauthorized as error:
         raise InvalidArguments(
-            f"{host} did not answer within {TIMEOUT:g} s.",
-            field="base_url",
-            hint="Try again. If it happens again, check the address and the network.",
+            error.message,
+            field="secret",
+            hint="Copy the whole key again, and check that it belongs to this provider.",
         ) from None
-    except anthropic.APIStatusError as error:
-        # Claude Code's own tokens are made for its program: whether they are known is all that this shows.
-        if connection.variable != OAUTH or error.status_code not in (400, 403, 404):
-            raise _failure(host, error, model) from None
-    except anthropic.APIConnectionError:
-        raise InvalidArguments(
-            f"{host} cannot be reached.",
-            field="base_url",
-            hint="Check the address, and HTTPS_PROXY and SSL_CERT_FILE of the server.",
-        ) from None
-    # Names such as `sonnet` are Anthropic's: another endpoint has names of its own.
-    kept = model if connection.provider == "compatible" else connection.model
-    return replace(connection, models=models, model=kept)
-
-
-async def _list(client: AsyncAnthropic) -> tuple[str, ...]:
-    """Return the models that a provider lists; none where it has no list."""
-    import anthropic
-
-    try:
-        found: Any = await client.get("/v1/models?limit=100", cast_to=object)
-    except anthropic.AuthenticationError:
-        raise
-    except anthropic.APIStatusError:
-        # 403: a token that may send messages only.
-        return ()
-    listed: Any = found.get("data") if isinstance(found, dict) else None
-    entries: list[Any] = listed if isinstance(listed, list) else []
-    names = [each.get("id") for each in entries if isinstance(each, dict)]
-    return tuple(each for each in names if isinstance(each, str) and len(each) <= 200)[:MAX_MODELS]
+    finally:
+        await api.close()
+    if is_elsewhere(values[ADDRESS]):
+        # Names such as `sonnet` are Anthropic's: another endpoint has names of its own.
+        values = {**values, MODEL: model}
+    return replace(connection, variables=values, models=models)
 
 
 def _cheapest(models: tuple[str, ...]) -> str:
     return next((each for each in models if "haiku" in each), models[0] if models else "")
-
-
-def _failure(host: str, error: APIStatusError, model: str) -> ToolError:
-    """Return the error for an answer of the provider."""
-    status, text = error.status_code, error.api_message or ""
-    if status == 402 or error.type == "billing_error" or "credit balance" in text:
-        return InvalidArguments(
-            f"{host} accepts the key, but the account has no credit.",
-            hint="Add credit in the provider's billing settings, then try again.",
-        )
-    match status:
-        case 401 | 403:
-            return InvalidArguments(
-                f"{host} refused the key ({status}).",
-                field="secret",
-                hint="Copy the whole key again, and check that it belongs to this provider.",
-            )
-        case 404 if error.type == "not_found_error" and model:
-            return NoModel(
-                f"{host} has no model `{model}`.",
-                hint="Enter the name of a model.",
-                field="model",
-            )
-        case _ if status in (400, 413, 422, 429) or status >= 500:
-            return ModelFailed(f"{host} is busy or answered with an error ({status}).")
-        case _:
-            # A redirect, a missing route, or a page instead of an answer.
-            return _no_api(host, status)
-
-
-def _no_api(host: str, status: int) -> InvalidArguments:
-    return InvalidArguments(
-        f"There is no Messages API at {host} ({status}).",
-        field="base_url",
-        hint="Enter the endpoint's base URL, without /v1.",
-    )
 
 
 def _entered(new: ConnectRequest, stored: Connection | None) -> Connection:
@@ -397,56 +306,64 @@ def _entered(new: ConnectRequest, stored: Connection | None) -> Connection:
 
     The stored key is used again for the same provider and address only.
     """
-    if new.model and not _MODEL.fullmatch(new.model):
-        _invalid("model")
-    if new.provider in ("bedrock", "vertex") and not _REGION.fullmatch(new.region):
-        _invalid("region")
-    if new.provider == "vertex":
-        if not _PROJECT.fullmatch(new.project):
-            _invalid("project")
-        return Connection("vertex", model=new.model, region=new.region, project=new.project)
-    if new.provider == "bedrock":
-        secret = _secret(new, stored, "")
-        variable = BEDROCK_KEY if secret else ""
-        return Connection("bedrock", secret, variable, model=new.model, region=new.region)
-    address = _address(new)
-    secret = _secret(new, stored, address)
-    if not secret and new.provider != "compatible":
-        _invalid("secret")
-    variable = OAUTH if new.provider == "oauth" else KEYS[0] if secret else ""
-    return Connection(new.provider, secret, variable, address, new.model)
+    place, secrets = _place(new)
+    known = {} if stored is None else stored.variables
+    if new.secret is not None:
+        secret = _checked("secret", new.secret) if new.secret else ""
+    else:
+        secret = known.get(secrets[0], "") if secrets and place.items() <= known.items() else ""
+    if not secret and new.provider in ("anthropic", "oauth"):
+        raise _invalid("secret")
+    values = place | (dict.fromkeys(secrets, secret) if secret else {})
+    if new.model:
+        values[MODEL] = _checked("model", new.model)
+    return Connection(values)
 
 
-def _address(new: ConnectRequest) -> str:
+def _place(new: ConnectRequest) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the variables that say where a provider is, and the names of those with its secret."""
+    match new.provider:
+        case "anthropic":
+            return {ADDRESS: ANTHROPIC}, KEYS[:1]
+        case "oauth":
+            return {ADDRESS: ANTHROPIC}, (OAUTH,)
+        case "compatible":
+            # A gateway may take its key as a bearer token.
+            return {ADDRESS: _address(new.base_url)}, KEYS
+        case "bedrock":
+            region = _checked("region", new.region)
+            return {SWITCHES["bedrock"]: "1", BEDROCK_REGION: region}, (BEDROCK_KEY,)
+        case "vertex":
+            place = {
+                SWITCHES["vertex"]: "1",
+                VERTEX_REGION: _checked("region", new.region),
+                VERTEX_PROJECT: _checked("project", new.project),
+            }
+            return place, ()
+
+
+def _address(entered: str) -> str:
     """Return the address of an endpoint, without a slash at its end."""
-    if new.provider != "compatible":
-        return ANTHROPIC
-    url = new.base_url.strip().rstrip("/")
+    url = entered.strip().rstrip("/")
     try:
         parts = urlsplit(url)
+        # Anthropic's own address is that provider: a key is not sent there as a bearer token.
+        usable = parts.port != 0 and is_elsewhere(url) and bool(host_of(url))
         has_more = bool(parts.query or parts.fragment or "@" in parts.netloc)
-        valid = parts.port is None or parts.port > 0
     except ValueError:
-        has_more, valid = True, False
-    # Anthropic's own address is that provider: a key is not sent there as a bearer token.
-    usable = valid and not has_more and _PRINTABLE.fullmatch(url)
-    if not usable or not host_of(url) or not is_elsewhere(url):
-        _invalid("base_url")
-    return url.removesuffix("/v1")
+        raise _invalid("base_url") from None
+    if not usable or has_more:
+        raise _invalid("base_url")
+    return _checked("base_url", url).removesuffix("/v1")
 
 
-def _secret(new: ConnectRequest, stored: Connection | None, address: str) -> str:
-    """Return the secret that was entered, or the stored one if it was entered for this address."""
-    if new.secret:
-        secret = new.secret.strip()
-        if not _PRINTABLE.fullmatch(secret):
-            _invalid("secret")
-        return secret
-    if new.secret is not None or stored is None:
-        return ""
-    kept = (stored.provider, stored.base_url, stored.region)
-    return stored.secret if kept == (new.provider, address, new.region) else ""
+def _checked(field: str, value: str) -> str:
+    """Return the value of a field without spaces around it."""
+    value = value.strip()
+    if not _PRINTABLE.fullmatch(value):
+        raise _invalid(field)
+    return value
 
 
-def _invalid(field: str) -> NoReturn:
-    raise InvalidArguments(f"The field {field} is missing or invalid.", field=field)
+def _invalid(field: str) -> InvalidArguments:
+    return InvalidArguments(f"The field {field} is missing or invalid.", field=field)

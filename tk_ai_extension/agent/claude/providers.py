@@ -1,10 +1,10 @@
 """Providers of models, and the environment of Claude's process for each.
 
-There are two sources of a credential: the server (its settings, its environment, and the file of keys
-that `chat_secrets` names), and the connection that the user entered in the panel. A provider is made of
-one of them as a whole, so a key goes only to an address of its own source. It is chosen for each process
-and each request for code, so that a new key is used at once. Values go to that process and to the
-provider only: a provider's `repr`, its health and its errors name variables and never show one.
+A provider is a set of variables for Claude's program. There are two sources: the server (its settings, its
+environment, and the file of keys that `chat_secrets` names), and the connection that the user entered in
+the panel. A provider is made of one of them as a whole, so a key goes only to an address of its own source.
+It is chosen for each process and each request for code, so that a new key is used at once. Values go to
+that process and to the provider only: a `repr`, the health and errors name variables and never show one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from tk_ai_extension.agent.environment import NETWORK, SECRET_WORDS, matches, redacted, secrets_of
+from tk_ai_extension.agent.environment import NETWORK, matches, redacted, secrets_of
 from tk_ai_extension.agent.models import ModelsInfo, StoredConnection
 from tk_ai_extension.model.agent_errors import NoModel
 
@@ -36,37 +36,33 @@ TOUR_MODEL = "tk-tour"
 
 ANTHROPIC = "https://api.anthropic.com"
 ADDRESS = "ANTHROPIC_BASE_URL"
+MODEL = "ANTHROPIC_MODEL"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
 BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
+BEDROCK_REGION = "AWS_REGION"
+VERTEX_REGION = "CLOUD_ML_REGION"
+VERTEX_PROJECT = "ANTHROPIC_VERTEX_PROJECT_ID"
 CREDENTIALS = (
     (*KEYS, OAUTH),
     (BEDROCK_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
 )
 """Variables that are read from a file of keys: Anthropic's, and AWS's."""
 
-DIRECT = ("ANTHROPIC_*", "CLAUDE_CODE_*", "API_TIMEOUT_MS")
-AWS = ("AWS_*",)
-GOOGLE = ("GOOGLE_*", "GCLOUD_PROJECT", "CLOUD_ML_REGION", "VERTEX_*")
-TAKEN = (*DIRECT, *AWS, *GOOGLE, *NETWORK)
-"""Variables (`fnmatch`) of the server's environment that concern a provider."""
-
-MODELS = ("ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_*_MODEL", "ANTHROPIC_SMALL_FAST_MODEL")
-SWITCHES = ("CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH")
-"""Variables that select the CLI's provider; set by the extension."""
-
-_DESTINATIONS = ("*_URL*", "*_ENDPOINT*", "*_SOCKET", "*_PROFILE", "*_CONFIG_FILE")
-"""Variables that decide where a key is sent."""
-
-_REQUIRED: Mapping[ProviderName, tuple[tuple[str, ...], ...]] = {
-    "anthropic": (KEYS,),
-    "oauth": ((OAUTH,),),
-    "compatible": ((ADDRESS,),),
-    "bedrock": (("AWS_REGION",),),
-    "vertex": (("CLOUD_ML_REGION",), ("ANTHROPIC_VERTEX_PROJECT_ID",)),
-    "tour": (),
+SWITCHES: Mapping[ProviderName, str] = {
+    "bedrock": "CLAUDE_CODE_USE_BEDROCK",
+    "vertex": "CLAUDE_CODE_USE_VERTEX",
 }
-"""Variables that each provider needs, one of each group. A cloud finds its credentials by itself."""
+"""Variables that select a cloud."""
+
+DIRECT = ("ANTHROPIC_*", "CLAUDE_CODE_*", "API_TIMEOUT_MS")
+CLOUDS: Mapping[ProviderName, tuple[str, ...]] = {
+    "bedrock": ("AWS_*",),
+    "vertex": ("GOOGLE_*", "GCLOUD_PROJECT", "CLOUD_ML_REGION", "VERTEX_*"),
+}
+"""Variables (`fnmatch`) with which a cloud finds its credentials by itself."""
+SHARED = (MODEL, "CLAUDE_CODE_MAX_RETRIES", "API_TIMEOUT_MS", *NETWORK)
+"""Variables of the server that also apply to the connection of the panel: none leads its key elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,6 @@ class ProviderSettings:
     """The administrator's settings; see the app's traits.
 
     Attributes:
-        provider: A provider, or ``auto`` for the first one that is configured.
         base_url: Address of a server with the Messages API; ``ANTHROPIC_BASE_URL`` if empty.
         model: The default model; the provider's default if empty.
         models: Further models that a chat may choose.
@@ -83,7 +78,6 @@ class ProviderSettings:
         contact: Whom they ask where they may not.
     """
 
-    provider: ProviderName | Literal["auto"] = "auto"
     base_url: str = ""
     model: str = ""
     models: tuple[str, ...] = ()
@@ -97,45 +91,28 @@ class Connection:
     """The connection that a user entered in the panel, as it is stored.
 
     Attributes:
-        provider: The provider that the user chose.
-        secret: The key or token; empty for none.
-        variable: The variable that gives the secret to Claude's process.
-        base_url: The address that the secret was entered for; empty for a cloud.
-        model: The default model; empty for the provider's.
-        region: A cloud's region.
-        project: The Google Cloud project.
+        variables: The variables of Claude's process.
         models: The models that the provider listed.
     """
 
-    provider: ProviderName
-    secret: str = field(default="", repr=False)
-    variable: str = ""
-    base_url: str = ""
-    model: str = ""
-    region: str = ""
-    project: str = ""
+    variables: Mapping[str, str] = field(repr=False)
     models: tuple[str, ...] = ()
 
     @property
-    def variables(self) -> dict[str, str]:
-        """The variables of Claude's process."""
-        values = {
-            self.variable: self.secret,
-            ADDRESS: self.base_url,
-            "ANTHROPIC_MODEL": self.model,
-            "CLOUD_ML_REGION" if self.provider == "vertex" else "AWS_REGION": self.region,
-            "ANTHROPIC_VERTEX_PROJECT_ID": self.project,
-        }
-        return {name: value for name, value in values.items() if value}
+    def secret(self) -> str:
+        """The key or token; empty for none."""
+        found = [self.variables.get(name) for name in (*KEYS, OAUTH, BEDROCK_KEY)]
+        return next((each for each in found if each), "")
 
     def described(self, *, in_force: bool) -> StoredConnection:
         """Return the connection without its secret."""
+        values = self.variables
         return {
-            "provider": self.provider,
-            "base_url": self.base_url or None,
-            "model": self.model,
-            "region": self.region or None,
-            "project": self.project or None,
+            "provider": provider_of(values),
+            "base_url": values.get(ADDRESS),
+            "model": values.get(MODEL, ""),
+            "region": values.get(BEDROCK_REGION) or values.get(VERTEX_REGION),
+            "project": values.get(VERTEX_PROJECT),
             # Of a short one they would be much of it.
             "ending": self.secret[-4:] if len(self.secret) >= 16 else None,
             "in_force": in_force,
@@ -154,7 +131,7 @@ class Provider:
         thinking: Whether the model supports thinking.
         problem: What is missing, or wrong with a file or an address; None if it can be used.
         source: Source of the credentials: ``environment``, ``project`` (the file of keys) or ``stored``
-            (the connection of the panel).
+            (the connection of the panel); None for the tour.
         secrets: Values that must not be logged.
     """
 
@@ -219,7 +196,7 @@ def choose(
         problem: The problem with a file, if any.
     """
     keys = keys or {}
-    values = {name: value for name, value in environment.items() if value and matches(name, TAKEN)}
+    values = {name: value for name, value in environment.items() if value}
     if settings.base_url:
         values[ADDRESS] = settings.base_url
     found: dict[str, str] = {}
@@ -228,39 +205,44 @@ def choose(
             found |= {name: value for name, value in keys.items() if value and name in names}
     values |= found
     secrets = secrets_of(values, keys, {} if stored is None else stored.variables)
-    source, listed = None, ()
-    name = _provider(values)
-    if stored and name == "tour" and settings.provider in ("auto", stored.provider):
-        name, source, listed = stored.provider, "stored", stored.models
-        values = _beside_stored(values, stored) | stored.variables
+    name, listed = provider_of(values), ()
+    if stored and name == "tour":
+        name, source, listed = provider_of(stored.variables), "stored", stored.models
+        # A cloud without a key finds its credentials in the server's environment.
+        cloud = () if stored.secret else CLOUDS.get(name, ())
+        values = _matching(values, (*cloud, *SHARED)) | dict(stored.variables)
     else:
-        name = name if settings.provider == "auto" else settings.provider
-        values = _select(values, name)
-        if any(matches(each, SECRET_WORDS) and not each.endswith("_TOKENS") for each in values):
-            source = "project" if found.keys() & values.keys() else "environment"
-    model = settings.model or values.get("ANTHROPIC_MODEL", "")
-    if name == "tour":
-        model = settings.model or TOUR_MODEL
-    elif name != "compatible" or values.keys() & set(KEYS):
-        # An endpoint without a key is a local server, which has models of its own.
-        model = model or CLAUDE_MODELS[0]
-    claude = "claude" in model.lower() or model in CLAUDE_MODELS
-    offered = settings.models
-    if offered:
-        listed = ()
-    elif name != "tour" and (name != "compatible" or model in CLAUDE_MODELS):
-        offered = CLAUDE_MODELS
-    small = name == "compatible" and not claude
+        values = _matching(values, (*DIRECT, *CLOUDS.get(name, ()), *NETWORK))
+        used = {"anthropic": KEYS, "compatible": KEYS, "oauth": (OAUTH,)}.get(name, ())
+        for other in {*KEYS, OAUTH}.difference(used):
+            values.pop(other, None)
+        source = None if name == "tour" else "environment"
+        if found.keys() & values.keys():
+            source = "project"
+    model, models = _models(settings, name, values, listed)
+    small = name == "compatible" and "claude" not in model.lower() and model not in CLAUDE_MODELS
     return Provider(
         name=name,
         environment=_completed(name, values, model, small=small),
         model=model,
-        models=tuple(dict.fromkeys(each for each in (model, *offered, *listed) if each)),
+        models=models,
         thinking=not small,
-        problem=problem or _problem(name, values, model),
+        problem=problem or _problem(values, model),
         source=source,
         secrets=secrets,
     )
+
+
+def provider_of(values: Mapping[str, str]) -> ProviderName:
+    """Return the first provider that is configured."""
+    for cloud, switch in SWITCHES.items():
+        if values.get(switch, "").lower() in {"1", "true", "yes", "on"}:
+            return cloud
+    if is_elsewhere(values.get(ADDRESS, "")):
+        return "compatible"
+    if any(name in values for name in KEYS):
+        return "anthropic"
+    return "oauth" if OAUTH in values else "tour"
 
 
 def is_elsewhere(url: str) -> bool:
@@ -291,54 +273,36 @@ def is_local(url: str) -> bool:
     return host_of(url) in {"127.0.0.1", "localhost", "::1"}
 
 
-def _provider(values: Mapping[str, str]) -> ProviderName:
-    """Return the first provider that is configured."""
-    clouds: tuple[ProviderName, ...] = ("bedrock", "vertex")
-    for cloud in clouds:
-        switch = values.get(f"CLAUDE_CODE_USE_{cloud.upper()}", "")
-        if switch.lower() in {"1", "true", "yes", "on"}:
-            return cloud
-    if is_elsewhere(values.get(ADDRESS, "")):
-        return "compatible"
-    if any(name in values for name in KEYS):
-        return "anthropic"
-    return "oauth" if OAUTH in values else "tour"
+def _matching(values: Mapping[str, str], patterns: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables that match one of these patterns."""
+    return {name: value for name, value in values.items() if matches(name, patterns)}
 
 
-def _select(values: Mapping[str, str], provider: ProviderName) -> dict[str, str]:
-    """Return the variables that concern a provider, without credentials of others."""
-    taken, others = {
-        "tour": ((), ()),
-        "bedrock": ((*DIRECT, *AWS), (*KEYS, OAUTH, ADDRESS)),
-        "vertex": ((*DIRECT, *GOOGLE), (*KEYS, OAUTH, ADDRESS)),
-        "oauth": (DIRECT, KEYS),
-    }.get(provider, (DIRECT, (OAUTH,)))
-    return {
-        name: value
-        for name, value in values.items()
-        if matches(name, (*taken, *NETWORK)) and name not in others and not matches(name, SWITCHES)
-    }
+def _models(
+    settings: ProviderSettings,
+    name: ProviderName,
+    values: Mapping[str, str],
+    listed: tuple[str, ...],
+) -> tuple[str, tuple[str, ...]]:
+    """Return the default model, and all that a chat may choose."""
+    model = settings.model or values.get(MODEL, "")
+    if name == "tour":
+        model, listed = settings.model or TOUR_MODEL, ()
+    elif name != "compatible" or values.keys() & set(KEYS):
+        # An endpoint without a key is a local server, which has models of its own.
+        model = model or CLAUDE_MODELS[0]
+    if name not in ("tour", "compatible") or model in CLAUDE_MODELS:
+        listed = (*CLAUDE_MODELS, *listed)
+    offered = settings.models or listed
+    return model, tuple(dict.fromkeys(each for each in (model, *offered) if each))
 
 
-def _beside_stored(values: Mapping[str, str], stored: Connection) -> dict[str, str]:
-    """Return the variables of the server that apply to a stored connection; none leads its key elsewhere."""
-    cloud = {"bedrock": AWS, "vertex": GOOGLE}.get(stored.provider, ())
-    left_out = _DESTINATIONS if stored.secret else ()
-    return {
-        name: value
-        for name, value in values.items()
-        if matches(name, (*cloud, *MODELS, *NETWORK)) and not matches(name, left_out)
-    }
-
-
-def _problem(name: ProviderName, values: Mapping[str, str], model: str) -> str | None:
+def _problem(values: Mapping[str, str], model: str) -> str | None:
     """Describe what is missing or wrong, without a value; None if there is nothing."""
     url = values.get(ADDRESS, "")
     if url and (not host_of(url) or url.rstrip("/").endswith("/v1")):
         return f"{ADDRESS} is not an address such as http://localhost:11434, without /v1."
-    missing = [names[0] for names in _REQUIRED[name] if not values.keys() & set(names)]
-    missing += [] if model else ["ANTHROPIC_MODEL"]
-    return f"Set {' and '.join(missing)}, in the server's environment." if missing else None
+    return None if model else f"Set {MODEL}, in the server's environment."
 
 
 def _completed(
@@ -346,9 +310,7 @@ def _completed(
 ) -> dict[str, str]:
     """Return the variables with what the CLI needs for the provider and the model."""
     found = dict(values)
-    if name in ("bedrock", "vertex"):
-        found[f"CLAUDE_CODE_USE_{name.upper()}"] = "1"
-    elif is_local(values.get(ADDRESS, "")):
+    if is_local(values.get(ADDRESS, "")):
         # An address on this machine is not behind the proxy.
         found |= beside_proxies(values)
     if name == "compatible":

@@ -13,6 +13,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
+from tk_ai_extension.agent.claude.messages_api import provider_error
 from tk_ai_extension.agent.events import (
     Discarded,
     Noticed,
@@ -24,7 +25,7 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.tool_server import SERVER
-from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized, NoModel
+from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 
@@ -206,25 +207,6 @@ def failure(result: ResultMessage, redact: Callable[[str], str]) -> ToolError | 
     if status is None and ("not logged in" in said.lower() or "/login" in said.lower()):
         return NoModel("No model is connected: there is no key.")
     return provider_error(status, said)
-
-
-def provider_error(status: int | None, said: str, hint: str | None = None) -> ToolError:
-    """Return the error for a failure of the provider.
-
-    Args:
-        status: The HTTP status of its response; None without a response.
-        said: Its message, without secrets.
-        hint: What to do, if it is something other than to send a message again.
-    """
-    if status == 401:
-        return ModelUnauthorized("The provider refused the key (401).")
-    if status == 403:
-        return ModelUnauthorized(f"The provider refused the key (403): {said}.")
-    if status in (429, 503, 529):
-        return ModelFailed(f"The provider is busy ({status}): {said}.", hint=hint)
-    if status:
-        return ModelFailed(f"The model could not answer ({status}): {said}.", hint=hint)
-    return ModelFailed(f"The model could not answer: {said}.", hint=hint)
 
 
 def _plain(content: str | list[Json] | None) -> str:

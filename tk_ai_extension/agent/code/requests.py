@@ -77,25 +77,14 @@ class EditRequest(CodeContext):
     """The earlier prompts with their proposals, which the person refines."""
 
 
-class CodeUsage(TypedDict):
-    """Tokens of a request for code."""
-
-    input_tokens: int
-    output_tokens: int
-
-
 class CompletedCode(TypedDict):
     """A completion.
 
     Attributes:
         text: To insert at the cursor; empty if there is nothing useful.
-        scripted: Whether the tour wrote it, because no model is connected.
-        usage: The model's tokens; null for the tour.
     """
 
     text: str
-    scripted: bool
-    usage: CodeUsage | None
 
 
 class EditedCell(TypedDict):
@@ -103,10 +92,6 @@ class EditedCell(TypedDict):
 
     Attributes:
         source: The whole new source.
-        scripted: Whether the tour wrote it, because no model is connected.
-        usage: The model's tokens; null for the tour.
     """
 
     source: str
-    scripted: bool
-    usage: CodeUsage | None

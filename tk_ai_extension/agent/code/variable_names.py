@@ -36,8 +36,8 @@ class VariableNames:
         self._workspace = workspace
         self._caller = Caller(user, interface="rest")
         self._known: dict[str, str] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._current: set[str] = set()
+        # The request to each kernel since code last ran in it.
+        self._asked: dict[str, asyncio.Task[None]] = {}
         self._tasks = BackgroundTasks(logger)
         self._unsubscribe = workspace.kernels.subscribe(self._on_event)
 
@@ -55,13 +55,11 @@ class VariableNames:
         kernel_id = await self._workspace.kernel_of(path)
         if kernel_id is None:
             return ""
-        if kernel_id not in self._current and kernel_id not in self._asking:
-            self._asking[kernel_id] = self._tasks.spawn(
+        if kernel_id not in self._asked:
+            self._asked[kernel_id] = self._tasks.spawn(
                 self._ask(kernel_id, path), f"Listing the variables of {path}"
             )
-        asking = self._asking.get(kernel_id)
-        if asking is not None:
-            await asyncio.wait([asking], timeout=within)
+        await asyncio.wait([self._asked[kernel_id]], timeout=within)
         return self._known.get(kernel_id, "")
 
     async def close(self) -> None:
@@ -70,26 +68,20 @@ class VariableNames:
         await self._tasks.close()
 
     async def _ask(self, kernel_id: str, path: str) -> None:
-        # Code that runs from now on makes the answer outdated.
-        self._current.add(kernel_id)
         try:
             context = ToolContext(self._workspace, self._caller)
             call = {"query": "list", "pattern": None}
             found = await query_kernel(context, path, call, tool="code completion")
+            self._known[kernel_id] = _listed(found["variables"])
         except ToolError as error:
             # Busy, or not Python: the last answer counts, and the next request asks again.
-            self._current.discard(kernel_id)
+            self._asked.pop(kernel_id, None)
             logger.debug("No variables of %s: %s", path, error.message)
-        else:
-            self._known[kernel_id] = _listed(found["variables"])
-        finally:
-            del self._asking[kernel_id]
 
     def _on_event(self, event: KernelEvent) -> None:
-        if event.kind == "ran":
-            self._current.discard(event.kernel_id)
-        elif event.kind in ("restarted", "died", "shutdown"):
-            self._current.discard(event.kernel_id)
+        if event.kind in ("ran", "restarted", "died", "shutdown"):
+            self._asked.pop(event.kernel_id, None)
+        if event.kind in ("restarted", "died", "shutdown"):
             self._known.pop(event.kernel_id, None)
 
 
