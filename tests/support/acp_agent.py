@@ -6,8 +6,8 @@ Run it as a file. It echoes messages, and does what they name:
 - ``quiet TOOL {…}``: the same without a report;
 - ``own KIND {…}``: asks for the permission of an action of its own, and responds with the outcome;
 - ``edit PATH TEXT``: asks for the edit of a file, and writes it;
-- ``plan``, ``picture``, ``env``, ``recall``: a plan; the number of pictures; the names of its
-  variables; the messages of its session;
+- ``plan``, ``picture``, ``env``, ``server``, ``recall``: a plan; the number of pictures; the names of
+  its variables; its MCP server; the messages of its session;
 - faults: ``wait``, ``deaf`` (ignores the cancellation), ``die``, ``garbage``, ``long``, ``flood``,
   ``late`` (asks after the end of the turn), ``child`` (leaves a process behind and waits), ``refuse``,
   ``secret NAME`` (fails with the value of a variable).
@@ -249,14 +249,16 @@ class Agent:
         """Ask for an action of its own."""
         kind, _, given = rest.partition(" ")
         call = f"own-{next(_numbers)}"
-        answer = self.ask(session, call, kind, json.loads(given))
+        raw = json.loads(given)
+        locations = [{"path": str(Path(raw["path"]).absolute())}] if "path" in raw else []
+        answer = self.ask(session, call, kind, raw, locations=locations)
         ok = answer["result"]["outcome"].get("optionId") == "once"
         content = [{"type": "content", "content": {"type": "text", "text": "output"}}]
         self.update(
             session, "tool_call_update", toolCallId=call, content=content,
             status="completed" if ok else "failed",
         )  # fmt: skip
-        self.say(session, json.dumps(answer["result"]["outcome"]))
+        self.say(session, json.dumps(answer["result"]["outcome"], sort_keys=True))
 
     def do_edit(self, session: str, rest: str, _blocks: list[Json]) -> None:
         """Ask for an edit of a file, then write it."""
@@ -269,7 +271,7 @@ class Agent:
             Path(path).write_text(text)
         status = "completed" if ok else "failed"
         self.update(session, "tool_call_update", toolCallId=call, status=status)
-        self.say(session, json.dumps(answer["result"]["outcome"]))
+        self.say(session, json.dumps(answer["result"]["outcome"], sort_keys=True))
 
     def do_plan(self, session: str, _rest: str, _blocks: list[Json]) -> None:
         """Send a plan."""
@@ -290,6 +292,10 @@ class Agent:
         mode = self.sessions[session]["mode"]
         names = {"variables": sorted(os.environ), "mode": mode, "folder": str(Path.cwd())}
         self.say(session, json.dumps(names))
+
+    def do_server(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Name its MCP server."""
+        self.say(session, json.dumps(self.sessions[session]["server"]))
 
     def do_recall(self, session: str, _rest: str, blocks: list[Json]) -> None:
         """Recall the messages, and what came before the last one."""

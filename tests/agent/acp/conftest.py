@@ -102,7 +102,6 @@ async def open_acp(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[OpenAc
     def open_(
         *arguments: str,
         environment: Mapping[str, str] | None = None,
-        start: float = 20.0,
         variables: tuple[str, ...] = (),
         logins: Mapping[str, Any] | None = None,
         agents: Mapping[str, Any] | None = None,
@@ -115,11 +114,7 @@ async def open_acp(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[OpenAc
             "logins": logins or {},
         }
         folder = tmp_path / "acp"
-        config = AcpConfig(
-            folder,
-            environment=lambda: os.environ if environment is None else environment,
-            start=start,
-        )
+        config = AcpConfig(folder, environment=os.environ if environment is None else environment)
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,

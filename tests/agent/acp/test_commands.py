@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,9 @@ import pytest
 from traitlets import TraitError
 
 from tk_ai_extension.agent.acp import commands
-from tk_ai_extension.agent.acp.commands import KNOWN, AgentCommand, AgentCommands
+from tk_ai_extension.agent.acp.commands import KNOWN, AgentCommands
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.app import TkAIExtensionApp
-
-OWN = AgentCommand("own", "My Own", ("own-agent", "--acp"))
 
 
 @pytest.fixture
@@ -64,29 +61,6 @@ def test_an_invalid_entry_is_refused_with_what_to_write(said: Any) -> None:
         commands.configured({"mine": said})
     with pytest.raises(TraitError, match="command"):
         TkAIExtensionApp(acp_agents={"mine": said})
-
-
-@pytest.mark.proves("ext:any-agent")
-def test_another_package_brings_an_agent_and_a_broken_one_breaks_nothing(
-    programs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    install(programs, "own-agent")
-    entries = [
-        EntryPoint("own", f"{__name__}:OWN", commands.ENTRY_POINTS),
-        EntryPoint("broken", "no.such.module:AGENT", commands.ENTRY_POINTS),
-        EntryPoint("other", "pathlib:Path", commands.ENTRY_POINTS),
-    ]
-    monkeypatch.setattr(EntryPoint, "load", _load)
-    monkeypatch.setattr(commands, "entry_points", lambda **_: entries)
-    assert AgentCommands({}).installed() == [OWN]
-    assert "broken" in caplog.text
-    assert "other" in caplog.text
-
-
-def _load(entry: EntryPoint) -> Any:
-    if entry.name == "broken":
-        raise ImportError(entry.value)
-    return OWN if entry.name == "own" else Path
 
 
 def test_without_the_package_of_the_protocol_none_is_offered(

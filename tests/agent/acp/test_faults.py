@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, of_kind
-from tk_ai_extension.agent.acp import process, translator
+from tk_ai_extension.agent.acp import process, session, translator
 from tk_ai_extension.agent.events import Event
 
 
@@ -23,21 +23,11 @@ def error_of(events: list[Event]) -> dict[str, Any]:
 
 
 @pytest.mark.proves("ext:any-agent")
-@pytest.mark.parametrize(
-    ("message", "said"),
-    [
-        ("die", "status 3: the last words"),
-        ("flood", "too much text"),
-    ],
-)
-async def test_a_fault_is_a_typed_error_and_the_next_turn_is_answered(
-    acp: AcpTalk, message: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(translator, "MAX_TURN", 3_000_000)
-    events = await acp.say(message)
+async def test_a_death_is_a_typed_error_and_the_next_turn_is_answered(acp: AcpTalk) -> None:
+    events = await acp.say("die")
     error = error_of(events)
     assert error["code"] == "agent_died"
-    assert said in error["message"]
+    assert "status 3: the last words" in error["message"]
     after = await acp.say("Hello.", chat=events[0].data["chat"])
     assert after[-1].data["text"] == "Hello."
 
@@ -47,14 +37,20 @@ async def test_a_refusal_is_an_error(acp: AcpTalk) -> None:
 
 
 @pytest.mark.proves("ext:any-agent")
-@pytest.mark.parametrize("message", ["wait", "garbage"])
-async def test_an_agent_that_says_nothing_is_ended(open_acp: OpenAcp, message: str) -> None:
+@pytest.mark.parametrize("message", ["wait", "garbage", "flood"])
+async def test_an_agent_that_says_nothing_or_too_much_is_ended(
+    open_acp: OpenAcp, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator, "MAX_TURN", 3_000_000)
     acp = open_acp(silence=0.3)
     assert error_of(await acp.say(message))["code"] == "model_failed"
 
 
-async def test_an_agent_that_never_answers_its_start_is_ended(open_acp: OpenAcp) -> None:
-    error = error_of(await open_acp("--no-start", start=0.3).say("Hello."))
+async def test_an_agent_that_never_answers_its_start_is_ended(
+    open_acp: OpenAcp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "START", 0.3)
+    error = error_of(await open_acp("--no-start").say("Hello."))
     assert error["code"] == "agent_unavailable"
     assert "did not answer" in error["message"]
 

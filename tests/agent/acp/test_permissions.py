@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +12,10 @@ import pytest
 from tests.agent.acp.conftest import AcpTalk
 from tests.agent.conftest import USER, of_kind
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.acp import relay
 from tk_ai_extension.model.callers import Mode
 
-ONCE = '{"outcome": "selected", "optionId": "once"}'
-NO = '{"outcome": "selected", "optionId": "no"}'
+ONCE = '{"optionId": "once", "outcome": "selected"}'
+NO = '{"optionId": "no", "outcome": "selected"}'
 RUN = 'own execute {"command": "rm -rf data"}'
 
 
@@ -129,18 +125,15 @@ async def test_an_edit_outside_the_root_is_asked_about_like_a_command(
     ("call", "effect"),
     [
         ({"kind": "read", "locations": [{"path": "{root}/a.txt"}]}, None),
-        ({"kind": "read", "rawInput": {"path": "notes.txt"}}, None),
-        ({"kind": "search", "rawInput": {"pattern": "TODO", "path": "{root}"}}, None),
-        ({"kind": "search", "rawInput": {"pattern": "TODO"}}, None),
+        ({"kind": "search", "locations": [{"path": "{root}"}]}, None),
         ({"kind": "read"}, "EXECUTE"),
-        ({"kind": "read", "rawInput": {"path": "~/.ssh/id"}}, "EXECUTE"),
-        ({"kind": "read", "rawInput": {"path": "/etc/passwd"}}, "EXECUTE"),
-        ({"kind": "search", "rawInput": {"path": "{root}", "glob": "/etc/*"}}, "EXECUTE"),
-        ({"kind": "search", "rawInput": {"path": "{root}", "glob": "{/etc,x}"}}, "EXECUTE"),
-        ({"kind": "read", "rawInput": {"path": "a", "more": {"x": ["../../b"]}}}, "EXECUTE"),
-        ({"kind": "edit", "rawInput": {"path": "{root}/a.txt", "new_text": "/etc"}}, "WRITE"),
-        ({"kind": "delete", "rawInput": {"path": "{root}/a", "other": "/etc/b"}}, "EXECUTE"),
-        ({"kind": "move", "rawInput": {"from": "{root}/a", "to": "{root}/b"}}, "EXECUTE"),
+        ({"kind": "read", "locations": [{"path": "notes.txt"}]}, "EXECUTE"),
+        ({"kind": "read", "locations": [{"path": "/etc/passwd"}]}, "EXECUTE"),
+        ({"kind": "read", "locations": [{"path": "{root}/../a.txt"}]}, "EXECUTE"),
+        ({"kind": "edit", "locations": [{"path": "{root}/a.txt"}]}, "WRITE"),
+        ({"kind": "edit", "locations": [{"path": "{root}/a"}, {"path": "/etc/b"}]}, "EXECUTE"),
+        ({"kind": "delete", "locations": [{"path": "{root}/a"}]}, "EXECUTE"),
+        ({"rawInput": {"patterns": ["/a"]}, "locations": [{"path": "/a"}]}, "EXECUTE"),
         ({"kind": "fetch", "rawInput": {"url": "https://host.example"}}, "EXECUTE"),
     ],
 )
@@ -164,18 +157,14 @@ async def test_a_notebook_is_never_written_as_a_file(
 
 
 @pytest.mark.proves("ext:any-agent")
-async def test_the_key_of_an_agent_is_no_use_to_another_program(
+async def test_the_tools_of_an_agent_are_closed_to_another_program(
     acp: AcpTalk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "a = 1")
-    events = await acp.say("quiet list_cells {}", notebook="a.ipynb")
-    live: Any = acp.chats
-    access = live._live[events[0].data["chat"]]._agent.session.access
-    for key in (access.key, "wrong"):
-        environment = os.environ | {relay.SOCKET: str(access.path), relay.KEY: key}
-        other = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(Path(relay.__file__)),
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-        said, _ = await other.communicate(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-        assert said == b""
+    events = await acp.say("server", notebook="a.ipynb")
+    server = json.loads(events[-1].data["text"])
+    other = await asyncio.create_subprocess_exec(
+        server["command"], *server["args"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    said, _ = await other.communicate(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    assert said == b""

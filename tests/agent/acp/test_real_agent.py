@@ -42,9 +42,7 @@ def real(
         "CLAUDE_CONFIG_DIR": str(tmp_path / "config"),
         "CLAUDE_CODE_EXECUTABLE": str(bundled_cli()),
     }
-    return open_acp(
-        environment={**os.environ, **model.environment, **own}, start=60.0, silence=20.0
-    )
+    return open_acp(environment={**os.environ, **model.environment, **own}, silence=20.0)
 
 
 async def test_turns_of_a_real_agent(

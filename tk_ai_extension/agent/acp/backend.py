@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from tk_ai_extension.agent.acp.commands import AgentCommand, AgentCommands, has_protocol
-from tk_ai_extension.agent.acp.permissions import AgentFolder
 from tk_ai_extension.agent.acp.process import AgentProcess
-from tk_ai_extension.agent.acp.session import AcpSession
-from tk_ai_extension.agent.acp.tool_socket import ToolSocket
-from tk_ai_extension.agent.backend import SessionConfig
+from tk_ai_extension.agent.backend import AgentSession, SessionConfig
 from tk_ai_extension.agent.environment import redacted, secrets_of
 from tk_ai_extension.agent.process import gc_paused, make_work_folder
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import ToolError
 
-START = 60.0
-"""Timeout for each request at the start, in seconds."""
+MAX_READ = 1 << 20
+"""Size of the buffer of an agent's output, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +47,12 @@ class AcpConfig:
     Attributes:
         folder: Folder for the agents' working directories; created with mode 0700.
         project: The folder that agents work in instead, with its settings; None for none.
-        environment: Returns the current environment of the server, or of the command.
-        start: Timeout for each request at the start, in seconds.
+        environment: The environment of the server.
     """
 
     folder: Path
     project: Path | None = None
-    environment: Callable[[], Mapping[str, str]] = lambda: os.environ
-    start: float = START
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
 
 class AcpBackend:
@@ -65,40 +61,46 @@ class AcpBackend:
     Args:
         command: How it is started.
         config: Settings of the agents.
-        socket: The socket over which agents call the tools.
     """
 
-    def __init__(self, command: AgentCommand, config: AcpConfig, socket: ToolSocket) -> None:
+    def __init__(self, command: AgentCommand, config: AcpConfig) -> None:
         self.name = command.title
         self._command = command
         self._config = config
-        self._socket = socket
-        self._prefix = f"acp:{command.name}:"
 
     async def provider(self) -> AcpProvider:
         """Return the agent's name as its model."""
         return AcpProvider(self._command.name, (self._command.name,))
 
-    async def start(self, config: SessionConfig) -> AcpSession:
+    async def start(self, config: SessionConfig) -> AgentSession:
         """Start a process and open its session."""
-        environment = self._command.process_environment(self._config.environment())
-        if self._config.project is None:
-            environment |= self._command.in_own_folder
-        redact = partial(redacted, secrets=secrets_of(environment))
         program, folder = await asyncio.to_thread(self._prepare)
-        command = [program, *self._command.command[1:]]
+        # With the package of the protocol, which is optional and takes long to import.
+        from tk_ai_extension.agent.acp.session import AcpSession
+
+        environment = self._command.process_environment(self._config.environment)
+        redact = partial(redacted, secrets=secrets_of(environment))
         try:
-            process = await AgentProcess.start(command, environment, folder, redact)
+            process = await asyncio.create_subprocess_exec(
+                program,
+                *self._command.command[1:],
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                limit=MAX_READ,
+                env=environment,
+                cwd=folder,
+                start_new_session=True,
+            )
         except OSError as error:
             raise self._command.unavailable(
                 f"{self.name} cannot be started: {error.strerror}."
             ) from error
-        place = AgentFolder(folder, own=self._config.project is None)
-        session = AcpSession(
-            process, self._command, config, place, redact, timeout=self._config.start
-        )
+        is_own = self._config.project is None
+        running = AgentProcess(process, redact)
+        session = AcpSession(running, self._command, config, folder, is_own=is_own)
         try:
-            await session.open(self._socket, folder, self._prefix, environment)
+            await session.open(environment)
         except BaseException as error:
             await session.close()
             if isinstance(error, ToolError) or not isinstance(error, Exception):
@@ -111,8 +113,8 @@ class AcpBackend:
     async def forget(self, session: str) -> None:
         """Do nothing: the protocol has no request for it that agents support."""
 
-    def check(self) -> str:
-        """Return the agent's program.
+    def _prepare(self) -> tuple[str, Path]:
+        """Return the agent's program and its working directory, with the protocol imported.
 
         Raises:
             AgentUnavailable: The agent, or the package of the protocol, is not installed.
@@ -127,13 +129,8 @@ class AcpBackend:
             raise AgentUnavailable(
                 f"`{self._command.command[0]}` was not found.", hint=f"Install {self.name}."
             )
-        return program
-
-    def _prepare(self) -> tuple[str, Path]:
-        """Return the agent's program and its working directory, with the protocol imported."""
-        program = self.check()
         with gc_paused():
-            import_module("acp.connection")
+            import_module("tk_ai_extension.agent.acp.session")
         folder = make_work_folder(self._config.folder, self._command.name)
         return program, self._config.project or folder
 
@@ -151,7 +148,6 @@ class AcpAgents:
     def __init__(self, commands: AgentCommands, config: AcpConfig) -> None:
         self._commands = commands
         self._config = config
-        self._socket = ToolSocket()
         self._backends: dict[str, AcpBackend] = {}
 
     def get(self, model: str) -> AcpBackend | None:
@@ -160,9 +156,7 @@ class AcpAgents:
         command = self._commands.get(name)
         if command is None:
             return None
-        if name not in self._backends:
-            self._backends[name] = AcpBackend(command, self._config, self._socket)
-        return self._backends[name]
+        return self._backends.setdefault(name, AcpBackend(command, self._config))
 
     def owner(self, session: str) -> AcpBackend | None:
         """Return the agent that a session belongs to."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from tk_ai_extension.agent.environment import NETWORK, inherited, matches
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import InvalidArguments
-
-logger = logging.getLogger(__name__)
-
-ENTRY_POINTS = "tk_ai_extension.acp_agents"
-"""Entry point group for agents of other packages: ``name = "module:AGENT"``, an `AgentCommand`."""
 
 PROVIDERS = ("ANTHROPIC_*", "OPENAI_*", "GEMINI_*", "GOOGLE_*", "MISTRAL_*", "OPENROUTER_*")
 """Variables of model providers, for agents that support several."""
@@ -34,24 +29,38 @@ class AgentCommand:
         variables: Names (`fnmatch`) of variables of the server's environment that its process gets, in
             addition to those that every agent inherits.
         environment: Further variables of its process.
-        in_own_folder: Variables for an agent in its empty folder, which it may trust.
         logins: By the id of a login method of the agent, the variables of which one has to be set.
         hint: What to do if it is not logged in.
     """
 
-    name: str
+    name: Annotated[str, Field(pattern="^[^:]+$")]
     title: str
-    command: tuple[str, ...]
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
     variables: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    in_own_folder: Mapping[str, str] = field(default_factory=dict[str, str])
     logins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     hint: str = ""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of its sessions begin with in a chat's history."""
+        return f"acp:{self.name}:"
 
     @property
     def program(self) -> str | None:
         """The path of the program; None if it is not installed."""
         return shutil.which(self.command[0])
+
+    def has_key(self, login: str, environment: Mapping[str, str]) -> bool:
+        """Whether a variable of a login method is set."""
+        return any(environment.get(name) for name in self.logins.get(login, ()))
+
+    @property
+    def login_hint(self) -> str:
+        """What to do if it does not start."""
+        return self.hint or f"Check that {self.title} starts in a terminal of the server."
 
     def unavailable(self, message: str) -> AgentUnavailable:
         """Return the error of an agent that cannot be started.
@@ -59,8 +68,7 @@ class AgentCommand:
         Args:
             message: What happened, without secrets.
         """
-        hint = self.hint or f"Check that {self.title} starts in a terminal of the server."
-        return AgentUnavailable(message, hint=hint)
+        return AgentUnavailable(message, hint=self.login_hint)
 
     def process_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of its process, made from the server's."""
@@ -85,11 +93,7 @@ KNOWN = (
         ("codex-acp",),
         ("OPENAI_*", "CODEX_*"),
         {"INITIAL_AGENT_MODE": "read-only", "NO_BROWSER": "1"},
-        logins={
-            "api-key": ("CODEX_API_KEY", "OPENAI_API_KEY"),
-            "codex-api-key": ("CODEX_API_KEY",),
-            "openai-api-key": ("OPENAI_API_KEY",),
-        },
+        logins={"api-key": ("CODEX_API_KEY", "OPENAI_API_KEY")},
         hint="Run `codex login` in a terminal, or set OPENAI_API_KEY for the server.",
     ),
     AgentCommand(
@@ -98,7 +102,7 @@ KNOWN = (
         ("gemini", "--experimental-acp"),
         ("GEMINI_*", "GOOGLE_*"),
         # In a folder that it does not trust, it starts no MCP server.
-        in_own_folder={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        {"GEMINI_CLI_TRUST_WORKSPACE": "true"},
         logins={"gemini-api-key": ("GEMINI_API_KEY",), "vertex-ai": ("GOOGLE_API_KEY",)},
         hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY for the server.",
     ),
@@ -148,46 +152,29 @@ def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
 
     Args:
         agents: By name, a command (a list of words), an object with ``command`` and optionally
-            ``title``, ``variables``, ``environment`` and ``logins`` (see `AgentCommand`), or None to hide
-            a known agent.
+            the other attributes of `AgentCommand`, or None to hide a known agent.
 
     Raises:
         InvalidArguments: An entry has another form.
     """
-    return {
-        name: None if said is None else _configured(name, said) for name, said in agents.items()
-    }
-
-
-def _configured(name: str, said: Any) -> AgentCommand:
-    given = cast("dict[str, Any]", said if isinstance(said, Mapping) else {"command": said})
-    command = given.get("command")
-    known = {"command", "title", "variables", "environment", "logins"}
-    if not name or ":" in name or not _is_words(command) or not command or given.keys() - known:
-        raise InvalidArguments(
-            f"Invalid entry `{name}` of TkAIExtensionApp.acp_agents.",
-            hint=f"Give a list of words, or an object with {', '.join(sorted(known))}; "
-            "a name has no colon.",
-        )
-    logins: dict[str, list[str]] = given.get("logins") or {}
-    return AgentCommand(
-        name,
-        str(given.get("title") or name),
-        tuple(command),
-        tuple(given.get("variables") or ()),
-        dict(given.get("environment") or {}),
-        logins={method: tuple(names) for method, names in logins.items()},
-    )
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(
-        isinstance(word, str) for word in cast("Iterable[Any]", value)
-    )
+    adapter = TypeAdapter(AgentCommand)
+    found: dict[str, AgentCommand | None] = {}
+    for name, said in agents.items():
+        given = said if isinstance(said, Mapping) else {"command": said}
+        try:
+            entry = {"title": name, **given, "name": name}
+            found[name] = None if said is None else adapter.validate_python(entry)
+        except ValidationError:
+            raise InvalidArguments(
+                f"Invalid entry `{name}` of TkAIExtensionApp.acp_agents.",
+                hint="Give a list of words, or an object with command, title, variables, environment, "
+                "logins; a name has no colon.",
+            ) from None
+    return found
 
 
 class AgentCommands:
-    """The agents that may be offered: the known ones, those of other packages, and configured ones.
+    """The agents that may be offered: the known ones and the configured ones.
 
     Args:
         agents: The setting ``acp_agents``; see `configured`.
@@ -197,12 +184,7 @@ class AgentCommands:
     """
 
     def __init__(self, agents: Mapping[str, Any]) -> None:
-        found: dict[str, AgentCommand | None] = {agent.name: agent for agent in KNOWN}
-        for entry in entry_points(group=ENTRY_POINTS):
-            agent = _loaded(entry)
-            if agent is not None:
-                found[agent.name] = agent
-        found |= configured(agents)
+        found = {agent.name: agent for agent in KNOWN} | configured(agents)
         self._agents = {name: agent for name, agent in found.items() if agent is not None}
 
     def get(self, name: str) -> AgentCommand | None:
@@ -214,19 +196,6 @@ class AgentCommands:
         if not has_protocol():
             return []
         return [agent for agent in self._agents.values() if agent.program is not None]
-
-
-def _loaded(entry: EntryPoint) -> AgentCommand | None:
-    """Return the agent of another package; None if the package is broken, which must not break chats."""
-    try:
-        agent = entry.load()
-    except Exception:
-        logger.exception("The agent `%s` of another package cannot be loaded", entry.name)
-        return None
-    if not isinstance(agent, AgentCommand):
-        logger.error("The agent `%s` of another package is no AgentCommand", entry.name)
-        return None
-    return agent
 
 
 def has_protocol() -> bool:

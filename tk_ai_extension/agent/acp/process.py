@@ -1,4 +1,4 @@
-"""Process of an agent: its start, what it writes to stderr, and its end with all its descendants."""
+"""Process of an agent: what it writes to stderr, and its end with all its descendants."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 import logging
 import os
 import signal
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import Process
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from typing import cast
 
 import psutil
 
 logger = logging.getLogger(__name__)
 
-MAX_READ = 1 << 20
-"""Size of the buffer of its output, in bytes."""
 LAST_LINES = 8
 """Number of lines of stderr that are kept for an error message."""
 GRACE = 1.5
@@ -24,61 +24,21 @@ GRACE = 1.5
 
 
 class AgentProcess:
-    """A running agent, in a process group of its own.
+    """An agent, in a process group of its own.
 
     Args:
-        process: The process, with pipes.
+        process: The process, with pipes, the leader of its group.
         redact: Removes secrets from what it writes.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, redact: Callable[[str], str]) -> None:
+    def __init__(self, process: Process, redact: Callable[[str], str]) -> None:
         self._process = process
-        self._redact = redact
         self._last: deque[str] = deque(maxlen=LAST_LINES)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+        self.redact = redact
         self.pid = process.pid
-        """The process id."""
-        self.reader = process.stdout
-        """Its standard output."""
-        self.writer = process.stdin
-        """Its standard input."""
-        self._listening = asyncio.create_task(
-            self._listen(process.stderr), name="tk-ai stderr of an agent"
-        )
-
-    @classmethod
-    async def start(
-        cls,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        folder: Path,
-        redact: Callable[[str], str],
-    ) -> AgentProcess:
-        """Start a process.
-
-        Args:
-            command: The program's path and its arguments.
-            environment: Its whole environment.
-            folder: Its working directory.
-            redact: Removes secrets from what it writes.
-
-        Raises:
-            OSError: The program cannot be started.
-        """
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            limit=MAX_READ,
-            env=dict(environment),
-            cwd=folder,
-            start_new_session=True,
-        )
-        return cls(process, redact)
+        self.reader = cast("StreamReader", process.stdout)
+        self.writer = cast("StreamWriter", process.stdin)
+        self._listening = asyncio.create_task(self._listen(cast("StreamReader", process.stderr)))
 
     @property
     def running(self) -> bool:
@@ -100,10 +60,14 @@ class AgentProcess:
         descendants = await asyncio.to_thread(_descendants, self.pid) if self.running else []
         self.writer.close()
         if not await self._ends():
-            self._signal(signal.SIGTERM)
+            self._process.terminate()
             await self._ends()
-        # Also what it has left behind.
-        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+        with suppress(ProcessLookupError, PermissionError):
+            # Also what it has left behind.
+            if os.name == "nt":
+                self._process.kill()
+            else:
+                os.killpg(self.pid, signal.SIGKILL)
         for each in descendants:
             with suppress(psutil.Error):
                 # It may have left the group.
@@ -118,14 +82,7 @@ class AgentProcess:
             await asyncio.wait_for(self._process.wait(), GRACE)
         return not self.running
 
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            if os.name == "nt":
-                self._process.send_signal(number)
-            else:
-                os.killpg(self.pid, number)
-
-    async def _listen(self, stderr: asyncio.StreamReader) -> None:
+    async def _listen(self, stderr: StreamReader) -> None:
         while True:
             try:
                 line = await stderr.readline()
@@ -134,10 +91,9 @@ class AgentProcess:
                 continue
             if not line:
                 return
-            said = self._redact(line.decode("utf-8", "replace").strip())
-            if said:
-                self._last.append(said[:300])
-                logger.debug("agent: %s", said)
+            said = self.redact(line.decode("utf-8", "replace").strip())[:300]
+            self._last.extend([said] if said else [])
+            logger.debug("agent: %s", said)
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

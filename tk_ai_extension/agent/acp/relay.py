@@ -1,7 +1,6 @@
-"""MCP server of an agent's session: relays its pipes to the socket of the extension.
+"""MCP server of an agent's session: relays its pipes to the socket that is its first argument.
 
-Run as a file with ``python -I -S`` by the agent: the standard library only. It sends the session's
-key as its first line, then everything that the agent sends.
+Run as a file with ``python -I -S`` by the agent: the standard library only.
 """
 
 import os
@@ -9,15 +8,11 @@ import socket
 import sys
 import threading
 
-SOCKET = "TK_AI_TOOLS"
-KEY = "TK_AI_TOOLS_KEY"
-
 
 def main() -> None:
     """Relay until one side ends."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.environ[SOCKET])
-    connection.sendall(os.environ[KEY].encode() + b"\n")
+    connection.connect(sys.argv[1])
     threading.Thread(target=_send, args=(connection,), daemon=True).start()
     while data := connection.recv(1 << 16):
         _write(data)

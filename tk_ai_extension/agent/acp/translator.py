@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+import time
+from collections.abc import Iterator
+from typing import Any
 
-from tk_ai_extension.agent.acp.calls import CallBook, ReportedCall, ToolArguments, mapping
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    ResourceContentBlock,
+    TextContentBlock,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+    Usage,
+    UsageUpdate,
+)
+
+from tk_ai_extension.agent.acp.calls import ReportedCall, ToolArguments, is_ours
 from tk_ai_extension.agent.backend import AgentEvent, Working
 from tk_ai_extension.agent.events import (
     TextDelta,
@@ -20,7 +34,7 @@ from tk_ai_extension.agent.events import (
 MAX_TEXT = 20_000
 """Maximum length of the output of an agent's own tool, in characters."""
 MAX_TURN = 20_000_000
-"""Maximum length of an agent's text in a turn, in characters."""
+"""Maximum length of an agent's text in a turn, in characters; more is dropped, and counts as silence."""
 
 MAX_TODO = 100
 """Maximum number of items of a to-do list."""
@@ -28,88 +42,111 @@ MAX_TODO_TEXT = 500
 """Maximum length of an item, in characters."""
 
 
-_STATUS: Mapping[str, Literal["pending", "in_progress", "completed"]] = {
-    "pending": "pending",
-    "in_progress": "in_progress",
-    "completed": "completed",
-}
-
-
-class TooMuchText(Exception):
-    """The agent has sent more text in a turn than `MAX_TURN`."""
-
-
 class Translator:
     """Translator of the updates of one turn.
 
     Args:
         tools: The names of our tools, and of the arguments of each.
+        cost: The cost of the session before the turn in US dollars; None if unknown.
     """
 
-    def __init__(self, tools: ToolArguments) -> None:
-        self.calls = CallBook(tools)
+    def __init__(self, tools: ToolArguments, cost: float | None) -> None:
+        self._tools = tools
+        self._calls: dict[str, ReportedCall] = {}
+        self._began = time.monotonic()
         self._kind = ""
         self._block = -1
         self._length = 0
         self._total = 0
-        self.cost: float | None = None
-        """The cost of the session in US dollars, as last reported; None if unknown."""
+        self._before = cost
+        self.cost = cost
+        """The cost of the session, as last reported."""
 
     @property
-    def running(self) -> bool:
-        """Whether a call of the agent's own is running."""
-        return any(call.running for call in self.calls)
+    def is_running(self) -> bool:
+        """Whether a call of the agent's own has begun and has not ended, as far as is reported."""
+        calls = self._calls.values()
+        return any(each.is_shown and not (each.is_refused or each.has_ended) for each in calls)
 
-    def translate(self, update: Mapping[str, Any]) -> list[AgentEvent]:
-        """Return the events of an update, at least one.
+    def report(self, update: ToolCallStart | ToolCallUpdate) -> ReportedCall:
+        """Return a call with what an update, or the request for its permission, says of it."""
+        new = ReportedCall(ToolCallUpdate(tool_call_id=update.tool_call_id))
+        call = self._calls.setdefault(update.tool_call_id, new)
+        call.add(update)
+        return call
 
-        Raises:
-            TooMuchText.
-        """
-        return list(self._events(update)) or [Working()]
+    def is_ours(self, call: ReportedCall) -> bool:
+        """Return whether a call is one of our tools, which is shown where it arrives over MCP."""
+        return not call.is_shown and is_ours(call, self._tools)
+
+    def translate(self, update: Any) -> Iterator[AgentEvent]:
+        """Yield the events of an update."""
+        match update:
+            case AgentMessageChunk(content=content):
+                yield from self._text("text", _text(content))
+            case AgentThoughtChunk(content=content):
+                yield from self._text("thinking", _text(content))
+            case AgentPlanUpdate(entries=entries):
+                shown = entries[:MAX_TODO]
+                yield TodoListed(
+                    [TodoItem(each.content[:MAX_TODO_TEXT], each.status) for each in shown]
+                )
+            case ToolCallStart() | ToolCallProgress():
+                yield from self._call(self.report(update))
+            case UsageUpdate(cost=cost):
+                if cost is not None and cost.currency == "USD":
+                    self.cost = cost.amount
+                yield Working()
+            case _:
+                yield Working()
 
     def show(self, call: ReportedCall) -> Iterator[AgentEvent]:
-        """Emit one of the agent's own calls, once."""
-        if not call.shown:
-            call.shown = True
-            self._kind = ""
-            yield ToolCalled(call.id, call.tool or _name(call), call.arguments)
+        """Yield the event of one of the agent's own calls, once."""
+        if not call.is_shown:
+            call.is_shown = True
+            yield self.call(call.report.tool_call_id, call.name, call.arguments)
 
-    def own_call(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> ToolCalled:
-        """Return the event of a call of one of our tools."""
+    def call(self, call_id: str, tool: str, arguments: dict[str, Any]) -> ToolCalled:
+        """Return the event of a call; the text after it is another block."""
         self._kind = ""
-        return ToolCalled(call_id, tool, dict(arguments))
+        return ToolCalled(call_id, tool, arguments)
 
     def end(self) -> Iterator[AgentEvent]:
-        """Emit the reported calls that were not emitted, at the end of the turn."""
-        for call in self.calls:
-            if not call.claimed and not call.shown and call.title:
+        """Yield what was not emitted yet, at the end of the turn."""
+        for call in self._calls.values():
+            if not self.is_ours(call) and call.report.title:
                 yield from self.show(call)
-            if call.shown and not call.ended and not call.claimed:
-                call.ended, call.ok = True, False
+            if call.is_shown and not call.has_ended:
+                call.report.status = "failed"
                 yield _answered(call)
 
-    def _events(self, update: Mapping[str, Any]) -> Iterator[AgentEvent]:
-        match update.get("sessionUpdate"):
-            case "agent_message_chunk":
-                yield from self._text("text", _text(update.get("content")))
-            case "agent_thought_chunk":
-                yield from self._text("thinking", _text(update.get("content")))
-            case "plan":
-                yield TodoListed(_todo(update))
-            case "tool_call" | "tool_call_update":
-                yield from self._call(self.calls.report(update))
-            case "usage_update":
-                self._read_usage(update)
-            case _:
-                pass
+    def used(self, usage: Usage | None) -> Used | None:
+        """Return the usage of the turn; None if the agent reports none.
+
+        Args:
+            usage: What the response to the prompt says; None without it.
+        """
+        if usage is None and self.cost == self._before:
+            return None
+        tokens = usage or Usage(total_tokens=0, input_tokens=0, output_tokens=0)
+        cost = None
+        if self.cost is not None and self._before is not None:
+            cost = round(max(self.cost - self._before, 0.0), 9)
+        return Used(
+            input_tokens=tokens.input_tokens,
+            output_tokens=tokens.output_tokens + (tokens.thought_tokens or 0),
+            cache_read_tokens=tokens.cached_read_tokens or 0,
+            cache_write_tokens=tokens.cached_write_tokens or 0,
+            cost_usd=cost,
+            session_cost_usd=self.cost,
+            seconds=round(time.monotonic() - self._began, 3),
+            requests=0,
+        )
 
     def _text(self, kind: str, piece: str) -> Iterator[AgentEvent]:
-        if not piece:
-            return
         self._total += len(piece)
-        if self._total > MAX_TURN:
-            raise TooMuchText
+        if not piece or self._total > MAX_TURN:
+            return
         if kind != self._kind:
             self._kind, self._length = kind, 0
             self._block += 1
@@ -117,85 +154,32 @@ class Translator:
         yield (TextDelta if kind == "text" else ThinkingDelta)(self._block, start, piece)
 
     def _call(self, call: ReportedCall) -> Iterator[AgentEvent]:
-        if call.claimed:
+        yield Working()
+        if self.is_ours(call):
             return
-        begun = call.raw is not None and call.tool is None
-        if begun or call.ended:
+        if call.report.raw_input is not None or call.has_ended:
             yield from self.show(call)
-        if call.ended:
+        if call.has_ended:
             yield _answered(call)
-
-    def _read_usage(self, update: Mapping[str, Any]) -> None:
-        cost = mapping(update.get("cost"))
-        if cost.get("currency") == "USD" and isinstance(cost.get("amount"), int | float):
-            self.cost = float(cost["amount"])
-
-
-def _name(call: ReportedCall) -> str:
-    return " ".join(call.title.split())[:100] or call.kind
 
 
 def _answered(call: ReportedCall) -> ToolAnswered:
-    diffs = [f"{path}: changed" for path, _, _ in call.diffs]
+    is_ok = call.report.status == "completed"
+    diffs = [f"{each.path}: changed" for each in call.diffs]
     text = "\n".join([*diffs, call.text]).strip()
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} characters left out]"
     error = {"code": "agent_tool_failed", "message": text, "hint": "", "retryable": False}
-    return ToolAnswered(
-        call.id,
-        call.tool or _name(call),
-        ok=call.ok,
-        text=text,
-        structured={} if call.ok else {"error": error},
-    )
+    structured = {} if is_ok else {"error": error}
+    name = call.report.tool_call_id
+    return ToolAnswered(name, call.name, ok=is_ok, text=text, structured=structured)
 
 
 def _text(content: Any) -> str:
-    given = mapping(content)
-    match given.get("type"):
-        case "text":
-            return str(given.get("text", ""))
-        case "resource_link":
-            return f"[{given.get('name') or given.get('uri')}]"
-        case None:
-            return ""
-        case kind:
-            return f"[{kind}]"
-
-
-def _todo(update: Mapping[str, Any]) -> list[TodoItem]:
-    """Return the items of a plan, in the protocol the agent's list of tasks."""
-    entries: Any = update.get("entries") or ()
-    return [
-        TodoItem(str(entry.get("content", ""))[:MAX_TODO_TEXT], _STATUS[str(entry.get("status"))])
-        for entry in entries[:MAX_TODO]
-        if str(entry.get("status")) in _STATUS
-    ]
-
-
-def used(
-    usage: Mapping[str, Any], cost: float | None, before: float | None, seconds: float
-) -> Used:
-    """Return the usage of a turn.
-
-    Args:
-        usage: ``usage`` of the response to the prompt; empty if the agent reports none.
-        cost: The cost of the session in US dollars; None if unknown.
-        before: The same before the turn.
-        seconds: The duration of the turn.
-    """
-
-    def tokens(name: str) -> int:
-        value = usage.get(name)
-        return value if isinstance(value, int) else 0
-
-    return Used(
-        input_tokens=tokens("inputTokens"),
-        output_tokens=tokens("outputTokens") + tokens("thoughtTokens"),
-        cache_read_tokens=tokens("cachedReadTokens"),
-        cache_write_tokens=tokens("cachedWriteTokens"),
-        cost_usd=None if cost is None or before is None else round(max(cost - before, 0.0), 9),
-        session_cost_usd=cost,
-        seconds=round(seconds, 3),
-        requests=0,
-    )
+    match content:
+        case TextContentBlock(text=text):
+            return text
+        case ResourceContentBlock(name=name):
+            return f"[{name}]"
+        case _:
+            return f"[{content.type}]"
