@@ -17,8 +17,7 @@ from traitlets.config import Config
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model import celltext
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Registry, Result, ToolContext
 from tk_ai_extension.workspace.workspace import Workspace
 
 ALICE = Caller("alice", "session-a", "mcp", name="agent A")

@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from scripts.docs.markdown import code, docstrings, literal, page, prose, sentence, table
 from tk_ai_extension.mcp.calls import describe
-from tk_ai_extension.tools.context import Result
 from tk_ai_extension.tools.glossary import FIELDS, meaning
-from tk_ai_extension.tools.registry import TOOLSETS, Registry, Tool
+from tk_ai_extension.tools.registry import TOOLSETS, Registry, Result, Tool
 
 FAMILIES = (
     "notebooks",

@@ -17,8 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.cases import Cases
 from tests.mcp.conftest import MODERN
-from tk_ai_extension.tools import execution_results
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools import runs as tool_runs
+from tk_ai_extension.tools.registry import ToolContext
 from tk_ai_extension.workspace.runs import Run
 
 DEADLINE = 60
@@ -93,13 +93,13 @@ async def lose(
 def waiting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[Run]:
     """The runs that calls begin to wait for."""
     runs: asyncio.Queue[Run] = asyncio.Queue()
-    wait = execution_results._wait
+    wait = tool_runs._wait
 
     def report(context: ToolContext, run: Run, seconds: float) -> Coroutine[Any, Any, None]:
         runs.put_nowait(run)
         return wait(context, run, seconds)
 
-    monkeypatch.setattr(execution_results, "_wait", report)
+    monkeypatch.setattr(tool_runs, "_wait", report)
     return runs
 
 

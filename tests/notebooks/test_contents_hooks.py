@@ -28,9 +28,9 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Replace
 from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.server.services import CONTENTS_EVENTS
-from tk_ai_extension.workspace.paths import notebook_path
 
 
 class HookedManager(AsyncLargeFileManager):

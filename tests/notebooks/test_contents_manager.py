@@ -22,9 +22,9 @@ from tests.support.document_bench import (
 )
 from tests.support.documents import DocumentConformance
 from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks.contents import is_on_files
 from tk_ai_extension.notebooks.live import NotebookRouter
-from tk_ai_extension.workspace.paths import notebook_path
 
 
 class PairedManager(AsyncLargeFileManager):

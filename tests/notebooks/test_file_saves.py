@@ -48,7 +48,7 @@ from functools import partial
 from pathlib import Path
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.notebooks.live import NotebookRouter
-from tk_ai_extension.workspace.paths import notebook_path
+from tk_ai_extension.model.paths import notebook_path
 
 root = Path(sys.argv[1])
 

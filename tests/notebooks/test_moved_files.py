@@ -25,9 +25,9 @@ from tests.support.document_bench import (
 )
 from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.server.services import PathEvents
-from tk_ai_extension.workspace.paths import notebook_path
 
 __all__ = ["backend", "harness", "jp_server_config"]
 

@@ -12,8 +12,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     PermissionRequired,
 )
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.registry import MAX_ASKED
+from tk_ai_extension.tools.registry import MAX_ASKED, ToolContext
 from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 

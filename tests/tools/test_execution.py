@@ -10,7 +10,7 @@ from tk_ai_extension.model.errors import (
     InvalidArguments,
     NotFound,
 )
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import ToolContext
 
 
 @pytest.fixture

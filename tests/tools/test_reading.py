@@ -17,7 +17,7 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     PathRefused,
 )
-from tk_ai_extension.tools import execution_results
+from tk_ai_extension.tools import runs
 from tk_ai_extension.tools.default import reading
 
 FIFTY_CELLS = Path(__file__).parents[1] / "data" / "fifty_cells.ipynb"
@@ -330,7 +330,7 @@ async def test_outputs_are_digested_once_until_they_change(harness, monkeypatch)
 
     async def counted(outputs):
         digests.append(outputs)
-        return await execution_results.digested(outputs)
+        return await runs.digested(outputs)
 
     monkeypatch.setattr(reading, "digested", counted)
 

@@ -8,8 +8,15 @@ import pytest
 from pydantic import Field
 
 from tk_ai_extension.model.errors import InternalError, InvalidArguments, UnknownTool
-from tk_ai_extension.tools.context import Address, Result, ToolContext
-from tk_ai_extension.tools.registry import TOOLSETS, Registry, compact_schema, tool
+from tk_ai_extension.tools.parameters import Address
+from tk_ai_extension.tools.registry import (
+    TOOLSETS,
+    Registry,
+    Result,
+    ToolContext,
+    compact_schema,
+    tool,
+)
 
 DEFAULT_TOOLS = """
     list_notebooks create_notebook use_notebook unuse_notebook list_managed_notebooks list_cells
@@ -124,9 +131,9 @@ def test_two_tools_of_one_name_are_refused_and_one_that_is_found_twice_is_one():
 
 
 PLUGIN = """
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import ToolContext
 from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.context import Result
+from tk_ai_extension.tools.registry import Result
 
 
 class PluginGreeting(Result):

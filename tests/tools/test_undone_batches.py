@@ -1,7 +1,7 @@
 """A batch that runs leaves nothing behind when a cell fails, whatever others do meanwhile."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import nbformat
 import pytest
@@ -31,17 +31,17 @@ def edited(harness, notebook, edit):
 @asynccontextmanager
 async def waiting_batch(harness, notebook, operations):
     """A batch of which the changes are made, and the run waits in the kernel's queue."""
-    changed = asyncio.Event()
-    harness.workspace.activity.add_listener(
-        lambda _path, _caller, activity: changed.set() if activity.kind == "changed" else None
-    )
     await harness.call("read_notebook", notebook=notebook)
     kernel = (await harness.call("use_notebook", notebook=notebook)).kernel_id
     async with harness.workspace.queue.turn(kernel, "somebody else"):
         batch = asyncio.create_task(
             harness.call("edit_cells", notebook=notebook, operations=operations, run=True)
         )
-        await changed.wait()
+        workspace = harness.workspace
+        async with aclosing(workspace.activity.follow(workspace.by_path.at(notebook))) as followed:
+            async for activity in followed:
+                if activity.kind == "changed":
+                    break
         yield batch
 
 

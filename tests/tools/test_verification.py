@@ -12,8 +12,7 @@ import pytest
 from tests.harness import ALICE
 from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired
 from tk_ai_extension.model.outputs import StreamBuffer
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.tools.whole_notebooks import TOOLS
 from tk_ai_extension.workspace import runs
 from tk_ai_extension.workspace.journal import Journal

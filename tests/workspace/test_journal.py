@@ -20,14 +20,8 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CELL_TYPES, CellContent
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, StateUnavailable
 from tk_ai_extension.model.operations import Action, Change
-from tk_ai_extension.workspace.journal import (
-    MAX_OUTPUTS,
-    PRUNE_EVERY,
-    Journal,
-    JournalEntry,
-    decode_changes,
-    encode_changes,
-)
+from tk_ai_extension.workspace.journal import PRUNE_EVERY, Journal, JournalEntry
+from tk_ai_extension.workspace.stored_changes import MAX_OUTPUTS, decode_changes, encode_changes
 
 pytestmark = pytest.mark.proves("edit:history")
 

@@ -17,8 +17,8 @@ from tk_ai_extension.model.executions import (
     ExecutionRequest,
     Started,
 )
-from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.default import variables
+from tk_ai_extension.tools.registry import ToolContext
 from tk_ai_extension.workspace import kernel_queries
 
 __all__ = ["backend", "harness", "jp_server_config"]

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from tk_ai_extension.model import paths
 from tk_ai_extension.model.errors import InvalidArguments, PathRefused
-from tk_ai_extension.model.paths import moved
-from tk_ai_extension.workspace import paths
-from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
+from tk_ai_extension.model.paths import contain, folder_path, moved, notebook_path
 
 pytestmark = pytest.mark.proves("threat:path")
 

@@ -34,9 +34,9 @@ from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.notebooks.notebook import Incarnations, Notebooks
 from tk_ai_extension.workspace import executions as module
-from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.displays import DisplayRegistry
 from tk_ai_extension.workspace.executions import Executions
+from tk_ai_extension.workspace.journal import ActivityFeed
 from tk_ai_extension.workspace.runs import FairQueue, Run, Step
 
 DEADLINE = 10

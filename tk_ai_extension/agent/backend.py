@@ -29,8 +29,7 @@ from tk_ai_extension.agent.turn import TurnActions
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.tools.context import Image
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Image, Registry
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 STOP_TIMEOUT = 5.0

@@ -44,9 +44,8 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.tools.context import Image, ToolContext
-from tk_ai_extension.tools.execution_results import present
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Image, Registry, ToolContext
+from tk_ai_extension.tools.runs import present
 from tk_ai_extension.workspace.workspace import Workspace
 
 OUTLINE = 8_000

@@ -51,8 +51,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Registry, Result, ToolContext
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect

@@ -29,8 +29,7 @@ from tk_ai_extension.model.errors import (
     UnknownTool,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.registry import Tool
+from tk_ai_extension.tools.registry import Result, Tool, ToolContext
 from tk_ai_extension.workspace.permissions import MODES, capped
 from tk_ai_extension.workspace.workspace import Workspace
 

@@ -20,8 +20,7 @@ from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import json_size, stream_text
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace.files import Walk
 
 MAX_NOTEBOOKS = 2_000

@@ -16,16 +16,15 @@ from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.contents import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents
-from tk_ai_extension.workspace.activity import Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import Files, FolderFiles
-from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.paths import contain, folder_path, notebook_path
+from tk_ai_extension.workspace.journal import Journal, Notices
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state_folder import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace

@@ -1,4 +1,4 @@
-"""Plans of edits and runs, and how they are carried out and reported."""
+"""Plans of edits and of changes of kernels, and how edits are carried out and reported."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from tk_ai_extension.model.cell_tags import may_fail
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.diffs import line_diff
-from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
 from tk_ai_extension.model.operations import (
     Change,
     Delete,
@@ -37,10 +36,9 @@ from tk_ai_extension.model.ranges import parse_span, parts_of
 from tk_ai_extension.model.references import remote_references
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
-from tk_ai_extension.tools.context import CellKind, Result, ToolContext
-from tk_ai_extension.tools.execution_results import ExecutionResult, follow
+from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.registry import Result, ToolContext
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.runs import Run, Step
 
 
 def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
@@ -206,43 +204,6 @@ class CreationPlan:
             for index, (kind, source) in enumerate(self.cells)
         )
         return Proposal(title, (ProposalStep("create", title), *cells), notebook=self.path)
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """Cells of a notebook, or scratch code, to run in the notebook's kernel.
-
-    Attributes:
-        document: The notebook whose kernel runs them.
-        snapshot: The notebook as the cells were read; None for scratch code.
-        cells: The cells, in order; empty for scratch code.
-        code: The scratch code.
-        restart: Whether to restart the kernel first.
-        stop_on_error: Whether to skip the remaining cells after one fails.
-        wait: Seconds to wait for the end.
-        timeout: Seconds after which a cell is interrupted; None for no limit.
-    """
-
-    document: NotebookDocument
-    snapshot: Snapshot | None = None
-    cells: tuple[Cell, ...] = ()
-    code: str = ""
-    restart: bool = False
-    stop_on_error: bool = True
-    wait: float = 30.0
-    timeout: float | None = None
-
-    def proposal(self) -> Proposal:
-        """Return all of the code."""
-        steps = [RESTART] if self.restart else []
-        path = self.document.path
-        if self.snapshot is None:
-            lines = marked(" ", self.code)
-            code = ProposalStep("code", "Run code", runs=True, lines=lines)
-            return Proposal("Run code in the notebook's kernel", (*steps, code), notebook=path)
-        runs = [cell_step(self.snapshot, cell) for cell in self.cells]
-        title = runs[0].title if len(runs) == 1 else f"Run {len(runs)} cells"
-        return Proposal(title, (*steps, *runs), notebook=path)
 
 
 def cell_step(snapshot: Snapshot, cell: Cell) -> ProposalStep:
@@ -552,118 +513,3 @@ def replaced(source: str, name: str, old: str, new: str, *, replace_all: bool) -
             hint="Include more of the surrounding text in `old`, or set `replace_all`.",
         )
     return source.replace(old, new)
-
-
-async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult:
-    """Run the planned cells or code in the notebook's kernel; start one if none runs."""
-    workspace = context.workspace
-    kernel_id, started = await kernel_for(context, plan.document)
-    if plan.restart and not started:
-        await workspace.kernels.restart(kernel_id)
-        workspace.incarnations.end(kernel_id)
-    path = plan.document.path
-    if plan.snapshot is None:
-        scratch = workspace.executions.start(
-            context.caller,
-            kernel_id,
-            [Step(code=plan.code)],
-            path=path,
-            timeout=plan.timeout,
-            approval=context.approval,
-            tool=tool,
-        )
-        return await follow(context, scratch, plan.wait)
-    begun = start_cells(
-        context,
-        path,
-        kernel_id,
-        plan.cells,
-        tool=tool,
-        timeout=plan.timeout,
-        stop_on_error=plan.stop_on_error,
-    )
-    return await follow(context, begun, plan.wait, total_cells=len(plan.snapshot.cells))
-
-
-async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
-    """Apply the edit and run the changed code cells."""
-    # Get the kernel first: if it does not start, nothing is changed.
-    kernel_id, _ = await kernel_for(context, edit.document)
-    applied = await editing.apply(
-        context.workspace, context.caller, edit.document, edit.operations, tool=tool, run=True
-    )
-    cells = code_of(applied)
-    entry = applied.entry + 1 if applied.entry else None
-    begun: Run | None = None
-    try:
-        begun = start_cells(
-            context,
-            edit.document.path,
-            kernel_id,
-            cells,
-            tool=tool,
-            timeout=edit.timeout,
-            entry=entry,
-        )
-        return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
-    except CellNotFound:  # Somebody deleted the cell while it waited in the queue.
-        raise
-    except ToolError as error:
-        if begun is None and entry is not None:
-            await context.workspace.journal.end_run(entry, "did not run")
-        # A caller that retries would insert the cell twice.
-        message = f"{error.message} The new cell @{cells[0].key} is in the notebook."
-        details = {**error.details, "cell": cells[0].key}
-        raise type(error)(message, hint=error.hint, **details) from error
-
-
-async def kernel_for(context: ToolContext, document: NotebookDocument) -> tuple[str, bool]:
-    """Return the notebook's kernel, and whether it was started for this call.
-
-    Raises:
-        ApprovalOutdated: The person approved another kernel.
-    """
-    kernel_id, started = await context.workspace.kernel_for(document)
-    if context.approval is not None:
-        context.approval.check_kernel(kernel_id, started=started)
-    return kernel_id, started
-
-
-def code_of(applied: editing.JournaledEdit) -> list[Cell]:
-    """Return the inserted and replaced code cells, in notebook order."""
-    return [cell for cell in applied.written if cell.type == "code"]
-
-
-def steps_of(cells: Sequence[Cell], *, allow_errors: bool = False) -> list[Step]:
-    """Return the steps that run cells; those that their tags or the caller allow to may fail."""
-    return [
-        Step(cell.key, cell.index, cell.source, may_fail=allow_errors or may_fail(cell))
-        for cell in cells
-    ]
-
-
-def start_cells(
-    context: ToolContext,
-    path: str,
-    kernel_id: str,
-    cells: Sequence[Cell],
-    *,
-    tool: str,
-    timeout: float | None = None,
-    stop_on_error: bool = True,
-    entry: int | None = None,
-) -> Run:
-    """Queue cells for a kernel; their outputs are written to the notebook."""
-    workspace = context.workspace
-    return workspace.executions.start(
-        context.caller,
-        kernel_id,
-        steps_of(cells),
-        open_document=workspace.store.open,
-        path=path,
-        timeout=timeout,
-        stop_on_error=stop_on_error,
-        approval=context.approval,
-        tool=tool,
-        entry=entry,
-    )

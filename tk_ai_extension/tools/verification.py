@@ -11,10 +11,10 @@ from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.tools.context import Notebook, ToolContext, Wait
-from tk_ai_extension.tools.execution_results import ExecutionResult, follow
+from tk_ai_extension.tools.parameters import Notebook, Wait
 from tk_ai_extension.tools.plans import cell_step
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import ToolContext, tool
+from tk_ai_extension.tools.runs import ExecutionResult, follow
 from tk_ai_extension.verification.comparing import DEFAULT, Rules, sanitizers_in
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun, fresh_kernel

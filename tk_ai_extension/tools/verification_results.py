@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.digest import shorten
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import ToolContext
 from tk_ai_extension.verification.verifying import CellReport
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun
 from tk_ai_extension.workspace.runs import Run

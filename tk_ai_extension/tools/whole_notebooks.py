@@ -11,9 +11,8 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
 from tk_ai_extension.model.ranges import format_ranges
-from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.notebook_runs import run_notebook
-from tk_ai_extension.tools.registry import Result, tool
+from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.tools.verification import verify_notebook
 from tk_ai_extension.verification.comparing import is_error
 from tk_ai_extension.workspace import editing

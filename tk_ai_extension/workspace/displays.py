@@ -83,7 +83,8 @@ class DisplayRegistry:
     """Tracks the displays of cells in each kernel, by display id."""
 
     def __init__(self) -> None:
-        self._kernels: dict[str, _Kernel] = {}
+        self.kernels: dict[str, _Kernel] = {}
+        """The kernels of which a cell has displays."""
 
     def ran(
         self,
@@ -100,7 +101,7 @@ class DisplayRegistry:
             cell: The cell, as it was when it ran.
             execution: The result of its run.
         """
-        known = self._kernels.setdefault(kernel_id, _Kernel()).cells
+        known = self.kernels.setdefault(kernel_id, _Kernel()).cells
         by_id = not cell.is_numbered
         ran = _Cell(notebook, cell.id if by_id else None, "" if by_id else cell.hash)
         known.pop(ran, None)
@@ -116,14 +117,14 @@ class DisplayRegistry:
 
     def has(self, kernel_id: str, display_id: str) -> bool:
         """Return whether a cell of this kernel has a display with this id."""
-        kernel = self._kernels.get(kernel_id)
+        kernel = self.kernels.get(kernel_id)
         return kernel is not None and any(
             display_id in each.places for each in kernel.cells.values()
         )
 
     def forget_kernel(self, kernel_id: str) -> None:
         """Forget the displays of a kernel that has ended or was restarted."""
-        self._kernels.pop(kernel_id, None)
+        self.kernels.pop(kernel_id, None)
 
     async def update(
         self, kernel_id: str, outputs: Mapping[str, Json], open_document: OpenDocument
@@ -141,7 +142,7 @@ class DisplayRegistry:
         Raises:
             ToolError: A notebook cannot be written.
         """
-        kernel = self._kernels.get(kernel_id)
+        kernel = self.kernels.get(kernel_id)
         if kernel is None:
             return
         async with kernel.updating:

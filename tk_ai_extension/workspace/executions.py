@@ -36,9 +36,8 @@ from tk_ai_extension.model.executions import (
 from tk_ai_extension.model.outputs import OutputBuffer, summarise
 from tk_ai_extension.notebooks.notebook import Incarnations, Notebook, Notebooks
 from tk_ai_extension.notebooks.outputs import CellOutputWriter
-from tk_ai_extension.workspace.activity import ActivityFeed
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
-from tk_ai_extension.workspace.journal import Journal
+from tk_ai_extension.workspace.journal import ActivityFeed, Journal
 from tk_ai_extension.workspace.permission_requests import Approval
 from tk_ai_extension.workspace.runs import (
     FairQueue,
@@ -523,11 +522,14 @@ class Executions:
 
     async def _run_code(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         run.request = ExecutionRequest(step.code, timeout=run.timeout)
-        updates = DisplayUpdates(self._displays, run.kernel_id, self._open)
+        updates: DisplayUpdates | None = None
         try:
             async with aclosing(self._kernels.execute(run.kernel_id, run.request)) as events:
                 async for event in events:
                     if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
+                        updates = updates or DisplayUpdates(
+                            self._displays, run.kernel_id, self._open
+                        )
                         updates.add(event.data)
                         if step.on_status is not None:
                             step.on_status(event)
@@ -541,7 +543,8 @@ class Executions:
                 for interrupt in run.interrupts:
                     interrupt.cancel()
                 run.interrupts.clear()
-            await updates.finish()
+            if updates is not None:
+                await updates.finish()
             if writer is not None:
                 count = step.execution.execution_count if step.execution else None
                 # A run of several cells saves once at its end: saving can take longer than a cell.
@@ -586,7 +589,8 @@ class Executions:
         execution, incarnation = step.execution, step.incarnation
         if execution is None or incarnation is None or incarnation.has_ended:
             return
-        self._displays.ran(run.kernel_id, notebook, cell, execution)
+        if execution.displays or run.kernel_id in self._displays.kernels:
+            self._displays.ran(run.kernel_id, notebook, cell, execution)
         if execution.execution_count is not None:
             is_ok = step.status == "ok"
             notebook.last_runs.record(cell.key, cell.hash, incarnation, ok=is_ok)

@@ -22,8 +22,8 @@ from tk_ai_extension.model.errors import (
     ToolError,
     is_out_of_files,
 )
+from tk_ai_extension.model.paths import contain, folder_path
 from tk_ai_extension.notebooks.files import FileChanged, Folder, folder_below, typed_errors
-from tk_ai_extension.workspace.paths import contain, folder_path
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.contents import SaveHooks

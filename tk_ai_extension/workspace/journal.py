@@ -1,5 +1,7 @@
 """The journal: all changes and runs through tools, with author, time and cell contents, in SQLite.
 
+`ActivityFeed` publishes what happens in a notebook now; `Notices` come with a caller's next result.
+
 A change is written once, when it is in the notebook and before it is answered. A run is written before
 its code runs, so that a crash leaves a record, and again at its end. A refusal, which changes nothing,
 is written once. People's own edits in a live document are not recorded: undo compares before it writes
@@ -14,8 +16,16 @@ import os
 import socket
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Collection, Coroutine, Generator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import (
+    AsyncGenerator,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,12 +35,10 @@ import psutil
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
-from tk_ai_extension.model.outputs import summarise
+from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.database import Database, storable
+from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing
 
 T = TypeVar("T")
 
@@ -72,102 +80,6 @@ class Commits:
             waited = True
             await asyncio.wait(list(running))
         return waited
-
-
-MAX_OUTPUTS = 1_000_000
-"""Approximate maximum characters of one cell's outputs. Larger ones are not stored."""
-
-
-def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
-    """Return the changes as strict JSON, and a note about the cells whose outputs were too large to store."""
-    left_out: dict[str, None] = {}
-    items: list[Json] = []
-    for change in changes:
-        item: Json = {
-            "action": change.action,
-            "cell": change.cell,
-            "index": change.index,
-            "index_before": change.index_before,
-            "previous": change.previous,
-        }
-        for name in ("neighbours", "witnesses"):
-            if (marks := getattr(change, name)) is not None:
-                item[name] = list(marks)
-        for name, content in (("before", change.before), ("after", change.after)):
-            stored = _without_large(content)
-            if stored is not content:
-                item["outputs_kept"] = change.keeps_outputs
-            item[name] = None if stored is None else _content(stored)
-        if change.outputs_kept is not None:  # It was stored without the outputs before.
-            item["outputs_kept"] = change.outputs_kept
-        elif item.get("outputs_kept") is False:
-            left_out[change.cell] = None
-        items.append(item)
-    note = ""
-    if left_out:
-        note = (
-            f"The outputs of {', '.join(f'@{cell}' for cell in left_out)} were too large to keep."
-        )
-    try:
-        return json.dumps(items, separators=(",", ":"), allow_nan=False), note
-    except ValueError:
-        # NaN and infinity, which Python's parser takes. SQLite parses the text, and refuses them.
-        return json.dumps(encodable(items), separators=(",", ":")), note
-
-
-def decode_changes(data: str) -> tuple[Change, ...]:
-    """Return the changes from the JSON of `encode_changes`."""
-    return tuple(_change(item) for item in json.loads(data))
-
-
-def standing(stored: Sequence[Change], undone: Sequence[Change]) -> list[Change]:
-    """Return the stored changes of an entry without the undone ones; of equal ones, the last was undone."""
-    counts = Counter(map(_identity, undone))
-    left: list[Change] = []
-    for change in reversed(stored):
-        identity = _identity(change)
-        if counts[identity]:
-            counts[identity] -= 1
-        else:
-            left.append(change)
-    return left[::-1]
-
-
-def _identity(change: Change) -> tuple[object, ...]:
-    # Without outputs: too large ones are not stored.
-    sources = (content and content.source for content in (change.before, change.after))
-    return (change.action, change.cell, change.index, change.index_before, *sources)
-
-
-def _change(item: Json) -> Change:
-    before, after = _read(item.pop("before")), _read(item.pop("after"))
-    marks: Json = {
-        name: tuple(item.pop(name)) for name in ("neighbours", "witnesses") if name in item
-    }
-    return Change(before=before, after=after, **marks, **item)
-
-
-def _without_large(content: CellContent | None) -> CellContent | None:
-    # Measure instead of encoding: encoding large outputs would hold the GIL.
-    if content is None or summarise(content.outputs).size <= MAX_OUTPUTS:
-        return content
-    return replace(content, outputs=(), execution_count=None)
-
-
-def _content(content: CellContent) -> Json:
-    return {
-        "type": content.type,
-        "source": content.source,
-        "id": content.id,
-        "metadata": dict(content.metadata),
-        "execution_count": content.execution_count,
-        "outputs": list(content.outputs),
-        "extra": dict(content.extra),
-    }
-
-
-def _read(item: Json | None) -> CellContent | None:
-    return None if item is None else CellContent(outputs=tuple(item.pop("outputs")), **item)
 
 
 Kind = Literal["change", "run", "undo", "refused"]
@@ -701,3 +613,147 @@ def _entry(row: Sequence[Any], changes: tuple[Change, ...] = (), *, reader: str)
         changes=changes,
         note=note,
     )
+
+
+ActivityKind = Literal["changed", "taken_back", "running", "ran", "missed"]
+
+MAX_BEHIND = 500
+"""Maximum queued activities of a subscriber. A slower one receives ``missed`` instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A change or run of a notebook through a tool.
+
+    Attributes:
+        kind: ``changed`` and ``taken_back``: cells were written; ``running`` and ``ran``: a cell's
+            code starts and ends; ``missed``: the subscriber was too slow for the activities here.
+        author: The name that people see; empty for ``missed``.
+        cells: The keys of the cells.
+        turn: The chat's turn; None if it belongs to none.
+        entry: The number of the journal entry of a change; 0 for none.
+        status: How a run ended; otherwise empty.
+    """
+
+    kind: ActivityKind
+    author: str = ""
+    cells: tuple[str, ...] = ()
+    turn: str | None = None
+    entry: int = 0
+    status: str = ""
+
+
+class _Subscriber:
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
+        self.queue: deque[Activity] = deque()
+        self.changed = asyncio.Event()
+
+    def follows(self, notebook: Notebook) -> bool:
+        """Return whether it follows this notebook; after its deletion, the next one of its path."""
+        if self.notebook.is_deleted and self.notebook.path == notebook.path:
+            self.notebook = notebook
+        return self.notebook is notebook
+
+    def put(self, activity: Activity) -> None:
+        if len(self.queue) >= MAX_BEHIND:
+            self.queue.clear()
+            activity = Activity("missed")
+        self.queue.append(activity)
+        self.changed.set()
+
+
+class ActivityFeed:
+    """Publishes changes and runs of notebooks to subscribers. It remembers only what runs now."""
+
+    def __init__(self) -> None:
+        self._subscribers: set[_Subscriber] = set()
+        self._running: dict[tuple[Notebook, str], Activity] = {}
+
+    def publish(
+        self,
+        notebook: Notebook | None,
+        caller: Caller,
+        kind: ActivityKind,
+        cells: Iterable[str | None],
+        *,
+        entry: int = 0,
+        status: str = "",
+    ) -> None:
+        """Publish an activity to the subscribers of a notebook.
+
+        Args:
+            notebook: The notebook; None does nothing.
+            caller: The caller.
+            kind: The kind of activity.
+            cells: The keys of the cells; None values are ignored.
+            entry: The number of the journal entry of a change.
+            status: How a run ended.
+        """
+        if notebook is None:
+            return
+        named = tuple(dict.fromkeys(cell for cell in cells if cell))
+        activity = Activity(kind, caller.author, named, caller.turn, entry, status)
+        if kind == "running":
+            self._running.update({(notebook, cell): activity for cell in named})
+        elif kind == "ran":
+            for cell in named:
+                self._running.pop((notebook, cell), None)
+        for subscriber in self._subscribers:
+            if subscriber.follows(notebook):
+                subscriber.put(activity)
+
+    def running(self, notebook: Notebook) -> list[Activity]:
+        """Return the activities of the cells that run in a notebook now."""
+        return [activity for (of, _), activity in self._running.items() if of is notebook]
+
+    async def follow(self, notebook: Notebook) -> AsyncGenerator[Activity]:
+        """Yield the activities of a notebook, beginning with the cells that run now."""
+        subscriber = _Subscriber(notebook)
+        for activity in self.running(notebook):
+            subscriber.put(activity)
+        self._subscribers.add(subscriber)
+        try:
+            while True:
+                while subscriber.queue:
+                    yield subscriber.queue.popleft()
+                subscriber.changed.clear()
+                await subscriber.changed.wait()
+        finally:
+            self._subscribers.discard(subscriber)
+
+
+MAX_CALLERS = 1_000
+MAX_NOTICES = 20
+
+
+class Notices:
+    """Notices that are delivered with a caller's next result. At the limits, the oldest are dropped."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, list[str]] = OrderedDict()
+        self._for_anybody: list[str] = []
+
+    def add(self, caller: str | Caller, notice: str) -> None:
+        """Add a notice for a caller, given as such or by identity, unless it is pending already."""
+        identity = caller if isinstance(caller, str) else caller.identity
+        waiting = self._waiting.setdefault(identity, [])
+        if notice not in waiting:
+            waiting.append(notice)
+            del waiting[:-MAX_NOTICES]
+        while len(self._waiting) > MAX_CALLERS:
+            self._waiting.popitem(last=False)
+
+    def add_for_anybody(self, notice: str) -> None:
+        """Add a notice to the next result of any caller."""
+        self._for_anybody.append(notice)
+        del self._for_anybody[:-MAX_NOTICES]
+
+    def forget(self, caller: Caller) -> None:
+        """Drop the notices of a caller whose session has ended."""
+        self._waiting.pop(caller.identity, None)
+
+    def take(self, caller: Caller) -> list[str]:
+        """Remove and return the notices for this caller."""
+        for_anybody, self._for_anybody = self._for_anybody, []
+        return self._waiting.pop(caller.identity, []) + for_anybody

@@ -31,7 +31,7 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, ExecutionRequest
-from tk_ai_extension.workspace.activity import Notices
+from tk_ai_extension.workspace.journal import Notices
 from tk_ai_extension.workspace.runs import Run, Step
 from tk_ai_extension.workspace.tool_bridge import Answer, ToolBridge
 
@@ -135,7 +135,6 @@ class PythonSessions:
         # Least recently used first.
         self._sessions: dict[SessionKey, PythonSession] = {}
         self._sweeping: asyncio.Task[None] | None = None
-        self._unsubscribe = kernels.subscribe(self._on_kernel_event)
 
     def __iter__(self) -> Iterator[PythonSession]:
         """Iterate over the sessions, least recently used first."""
@@ -260,7 +259,6 @@ class PythonSessions:
 
     async def close(self) -> None:
         """Shut down the session kernels, which could not be found again after a restart."""
-        self._unsubscribe()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait({self._sweeping})
@@ -381,7 +379,8 @@ class PythonSessions:
                 owner, f"The `python` session's kernel {event}. Its variables are lost."
             )
 
-    def _on_kernel_event(self, event: KernelEvent) -> None:
+    def on_kernel_end(self, event: KernelEvent) -> None:
+        """Note that a kernel has died, was restarted or was shut down."""
         for session in self._sessions.values():
             if session.kernel_id == event.kernel_id:
                 session.died = session.died or event.kind == "died"

@@ -22,12 +22,11 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.notebooks.notebook import Incarnation, Incarnations, Notebook, Notebooks
-from tk_ai_extension.workspace.activity import ActivityFeed, Notices
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
-from tk_ai_extension.workspace.journal import Commits, Journal
+from tk_ai_extension.workspace.journal import ActivityFeed, Commits, Journal, Notices
 from tk_ai_extension.workspace.kernel_queries import KernelQueries
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.permissions import PermissionPolicy
@@ -154,7 +153,7 @@ class Workspace:
 
     async def kernel_for(
         self,
-        document: NotebookDocument,
+        path: str,
         *,
         kernel_name: str | None = None,
         kernel_id: str | None = None,
@@ -162,7 +161,7 @@ class Workspace:
         """Return the notebook's kernel, and whether it was started by this call.
 
         Args:
-            document: The notebook.
+            path: The notebook.
             kernel_name: The kernelspec of a new kernel; None for the notebook's.
             kernel_id: A running kernel to bind to the notebook.
 
@@ -170,10 +169,10 @@ class Workspace:
             KernelNotFound: No kernel ``kernel_id`` is running.
             InvalidArguments: The kernelspec is not installed.
             KernelStartFailed: The kernel did not start.
-            NotebookNotFound: The notebook was deleted while its kernel started.
+            NotebookNotFound: There is no notebook, or it was deleted while its kernel started.
         """
         # The notebook may be renamed meanwhile: its path is read again for each use.
-        notebook = self.by_path.at(document.path)
+        notebook = self.by_path.at(path)
         async with notebook.starting:
             present = await self.kernel_of(notebook.path)
             if kernel_id is not None:
@@ -185,6 +184,7 @@ class Workspace:
             if present is not None:
                 return present, False
             gone = notebook.kernel_id
+            document = await self.store.open(notebook.path)
             name = kernel_name or (await document.read()).kernel_name
             started = await self.kernels.start(name, path=notebook.path)
             # Also if the caller is cancelled: nobody else knows the kernel.
@@ -303,6 +303,7 @@ class Workspace:
             self._foreign_updates.pop(event.kernel_id, None)
             self.incarnations.end(event.kernel_id)
             self.displays.forget_kernel(event.kernel_id)
+            self.python.on_kernel_end(event)
             happened = {
                 "restarted": "was restarted",
                 "died": "died",

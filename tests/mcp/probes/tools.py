@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tk_ai_extension.model.errors import KernelBusy
-from tk_ai_extension.tools.context import Image, Result, ToolContext
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import Image, Result, ToolContext, tool
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ALICE, BOB
-from tk_ai_extension.tools.context import ToolContext
-from tk_ai_extension.tools.registry import Registry
+from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace.permission_requests import Reply
 from tk_ai_extension.workspace.tool_bridge import MAX_CALLS
 

@@ -16,7 +16,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     PermissionRequired,
 )
-from tk_ai_extension.tools.context import ToolContext
+from tk_ai_extension.tools.registry import ToolContext
 
 CRASH = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 ONCE = """

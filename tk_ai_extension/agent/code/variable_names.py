@@ -14,8 +14,8 @@ from tk_ai_extension.kernels.base import KernelEvent
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.tools.context import ToolContext
 from tk_ai_extension.tools.default.variables import query_kernel
+from tk_ai_extension.tools.registry import ToolContext
 from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)

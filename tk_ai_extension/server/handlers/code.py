@@ -68,8 +68,8 @@ class VariableHandler(TkAIHandler):
             raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
         await self.services.tools()
         # Imported with the tools, in their thread.
-        from tk_ai_extension.tools.context import ToolContext
         from tk_ai_extension.tools.default.variables import preview_variable
+        from tk_ai_extension.tools.registry import ToolContext
 
         context = ToolContext(self.services.workspace, self.caller)
         return await preview_variable(context, variable, notebook)

@@ -107,7 +107,7 @@ class ToolHandler(TkAIHandler):
         caller = self.caller
         registry = await self.services.tools(self.get_query_argument("toolsets", None))
         # Imported with the tools, in their thread.
-        from tk_ai_extension.tools.context import ToolContext
+        from tk_ai_extension.tools.registry import ToolContext
 
         tool = registry.get(name)
         if tool.effect != "READ":

@@ -13,20 +13,17 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.context import CellKind, MaybeAddress, Notebook, ToolContext, Wait
-from tk_ai_extension.tools.execution_results import CellRun, follow
+from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.plans import (
     CellsChanged,
     Edit,
     cells_changed,
-    code_of,
     insertion,
-    kernel_for,
     plan_edit,
     replaced,
-    start_cells,
 )
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import ToolContext, tool
+from tk_ai_extension.tools.runs import CellRun, code_of, follow, kernel_for, start_cells
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo import inverse_operations, read_compared
 
@@ -96,7 +93,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
     """Apply the edit and, on request, run the changed cells; undo the edit if one fails."""
     workspace, path = context.workspace, edit.document.path
     # Get the kernel first: if it does not start, nothing is changed.
-    kernel_id = (await kernel_for(context, edit.document))[0] if edit.run else None
+    kernel_id = (await kernel_for(context, edit.document.path))[0] if edit.run else None
     applied = await editing.apply(
         workspace, context.caller, edit.document, edit.operations, tool=tool
     )

@@ -9,28 +9,18 @@ from pydantic import Field
 from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import states
-from tk_ai_extension.tools.context import (
+from tk_ai_extension.tools.parameters import (
     Address,
     MaybeAddress,
     MaybeRanges,
     Notebook,
     Timeout,
-    ToolContext,
     Wait,
 )
-from tk_ai_extension.tools.execution_results import ExecutionResult, follow
-from tk_ai_extension.tools.plans import (
-    Edit,
-    RunPlan,
-    edit_and_run,
-    insertion,
-    plan_edit,
-    run,
-    select,
-)
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.plans import Edit, insertion, plan_edit, select
+from tk_ai_extension.tools.registry import ToolContext, tool
+from tk_ai_extension.tools.runs import ExecutionResult, RunPlan, edit_and_run, follow, run
 
 
 @tool("EXECUTE", carry_out=run, command="exec cell")
@@ -42,12 +32,12 @@ async def execute_cell(
     timeout: Timeout = None,
 ) -> RunPlan:
     """Run a cell. Saves its outputs in the notebook and returns them."""
-    document = await _document(context, notebook, "execute_cell")
+    document = await context.workspace.open(context.caller, notebook, tool="execute_cell")
     snapshot = await document.read()
     found = snapshot.cell(cell)
     if found.type != "code":
         raise InvalidArguments(f"Cell @{found.key} is {found.type}; only code cells run.")
-    return RunPlan(document, snapshot, (found,), wait=wait, timeout=timeout)
+    return RunPlan(document.path, snapshot, (found,), wait=wait, timeout=timeout)
 
 
 @tool("EXECUTE", carry_out=edit_and_run, command="add source")
@@ -64,7 +54,9 @@ async def insert_and_execute_cell(
     """Insert a code cell (default: at the end) and run it."""
     if not source.strip():
         raise InvalidArguments("`source` is empty.", hint="Use insert_cell for an empty cell.")
-    document = await _document(context, notebook, "insert_and_execute_cell")
+    document = await context.workspace.open(
+        context.caller, notebook, tool="insert_and_execute_cell"
+    )
     snapshot = await document.read()
     operation = insertion(
         snapshot, CellContent("code", source), index=index, after=after, before=before
@@ -90,7 +82,7 @@ async def execute_cells(
     if (cells is None) == (which is None):
         raise InvalidArguments("Give either `cells` or `which`.")
     workspace = context.workspace
-    document = await _document(context, notebook, "execute_cells")
+    document = await workspace.open(context.caller, notebook, tool="execute_cells")
     snapshot = await document.read()
     if cells is not None:
         chosen = select(snapshot, cells)
@@ -110,7 +102,7 @@ async def execute_cells(
             "None of these cells has code to run.", hint="list_cells shows types and states."
         )
     return RunPlan(
-        document,
+        document.path,
         snapshot,
         tuple(chosen),
         restart=restart,
@@ -133,8 +125,8 @@ async def execute_ipython(
         raise InvalidArguments("`code` is empty.")
     if "\0" in code:
         raise InvalidArguments("`code` contains a NUL character.", hint="Remove it.")
-    document = await _document(context, notebook, "execute_ipython")
-    return RunPlan(document, code=code, wait=wait, timeout=timeout)
+    path = context.workspace.path(context.caller, notebook, tool="execute_ipython")
+    return RunPlan(context.workspace.contain(path), code=code, wait=wait, timeout=timeout)
 
 
 @tool("READ", command="watch execution_id")
@@ -147,17 +139,3 @@ async def wait_execution(
     """Wait for an execution. Returns its output and how it ended."""
     run = context.workspace.executions.get(context.caller, execution_id)
     return await follow(context, run, wait, watch=True, since=since)
-
-
-async def _document(context: ToolContext, notebook: str | None, tool: str) -> NotebookDocument:
-    """Return the named or current notebook.
-
-    Raises:
-        InvalidArguments: No notebook is named, and the caller has no current one.
-    """
-    if notebook is None and context.workspace.notebooks.current(context.caller) is None:
-        raise InvalidArguments(
-            f"No notebook connected. Use use_notebook first, or give `notebook` to {tool}.",
-            hint="Call use_notebook first, or pass `notebook` in the call.",
-        )
-    return await context.workspace.open(context.caller, notebook, tool=tool)

@@ -8,8 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.artifacts import ArtifactPage, page_of
 from tk_ai_extension.workspace.files import Walk, read_as_text
 from tk_ai_extension.workspace.patterns import Pattern

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.kernels.base import KernelInfo
 from tk_ai_extension.model.errors import KernelNotFound
-from tk_ai_extension.tools.context import Notebook, Result, ToolContext
+from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.plans import KernelChange, Verb
-from tk_ai_extension.tools.registry import path_of_kernel, tool
+from tk_ai_extension.tools.registry import Result, ToolContext, path_of_kernel, tool
 from tk_ai_extension.workspace.executions import Cancellation
 
 KernelId = str | None

@@ -17,9 +17,9 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     ToolError,
 )
-from tk_ai_extension.tools.context import CellKind, Notebook, Result, ToolContext
+from tk_ai_extension.tools.parameters import CellKind, Notebook
 from tk_ai_extension.tools.plans import CreationPlan
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook
@@ -238,7 +238,7 @@ async def use_notebook(
         )
     began = time.monotonic()
     found, started = await workspace.kernel_for(
-        document, kernel_name=kernel_name, kernel_id=kernel_id
+        document.path, kernel_name=kernel_name, kernel_id=kernel_id
     )
     if not started:
         await workspace.kernels.wait_ready(found)

@@ -11,9 +11,8 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import NotebookNotFound, ToolError
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.tools.context import Result, ToolContext
-from tk_ai_extension.tools.execution_results import digested
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import Result, ToolContext, tool
+from tk_ai_extension.tools.runs import digested
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk, some_of
 from tk_ai_extension.workspace.patterns import Pattern

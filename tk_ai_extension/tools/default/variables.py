@@ -25,8 +25,8 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.tools.context import Notebook, Result, ToolContext
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.workspace import Workspace
 
 ANSWER_WITHIN = 5.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tk_ai_extension.tools.context import Notebook, ToolContext, Wait
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.parameters import Notebook, Wait
+from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.verification import (
     CellTimeout,
     VerificationPlan,

@@ -9,9 +9,9 @@ from pydantic import Field
 from tk_ai_extension.model.cells import VERSION, CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.tools.context import CellKind, Result, ToolContext
+from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.plans import Edit, changed_cell, plan_edit
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
 
 Action = Literal["edit", "insert", "delete"]

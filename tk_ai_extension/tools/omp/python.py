@@ -12,9 +12,9 @@ from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import FileMissing, InvalidArguments, NotReadable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.tools.context import ToolContext, Wait
-from tk_ai_extension.tools.execution_results import ExecutionResult, follow
-from tk_ai_extension.tools.registry import tool
+from tk_ai_extension.tools.parameters import Wait
+from tk_ai_extension.tools.registry import ToolContext, tool
+from tk_ai_extension.tools.runs import ExecutionResult, follow
 from tk_ai_extension.workspace.python_sessions import (
     PythonSession,
     PythonStep,

@@ -1,4 +1,4 @@
-"""Results of executions: wait with progress, and return the output that is new to the caller."""
+"""Runs of cells and code: their plans, waiting for them with progress, and the output that is new."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
+from tk_ai_extension.model.cell_tags import may_fail
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.digest import Digest, digest, shorten
-from tk_ai_extension.model.errors import InvalidArguments, ToolError
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
-from tk_ai_extension.tools.context import Image, Result, ToolContext
+from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
+from tk_ai_extension.tools.plans import RESTART, Edit, cell_step
+from tk_ai_extension.tools.registry import Image, Result, ToolContext
 from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
+from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun
 from tk_ai_extension.workspace.runs import Run, Step
 
@@ -516,3 +521,156 @@ async def _cell_run(
 
 def _error(error: Json) -> str:
     return f"{error.get('ename')}: {error.get('evalue')}"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Cells of a notebook, or scratch code, to run in the notebook's kernel.
+
+    Attributes:
+        path: The notebook whose kernel runs them.
+        snapshot: The notebook as the cells were read; None for scratch code.
+        cells: The cells, in order; empty for scratch code.
+        code: The scratch code.
+        restart: Whether to restart the kernel first.
+        stop_on_error: Whether to skip the remaining cells after one fails.
+        wait: Seconds to wait for the end.
+        timeout: Seconds after which a cell is interrupted; None for no limit.
+    """
+
+    path: str
+    snapshot: Snapshot | None = None
+    cells: tuple[Cell, ...] = ()
+    code: str = ""
+    restart: bool = False
+    stop_on_error: bool = True
+    wait: float = 30.0
+    timeout: float | None = None
+
+    def proposal(self) -> Proposal:
+        """Return all of the code."""
+        steps = [RESTART] if self.restart else []
+        if self.snapshot is None:
+            lines = marked(" ", self.code)
+            code = ProposalStep("code", "Run code", runs=True, lines=lines)
+            return Proposal("Run code in the notebook's kernel", (*steps, code), notebook=self.path)
+        runs = [cell_step(self.snapshot, cell) for cell in self.cells]
+        title = runs[0].title if len(runs) == 1 else f"Run {len(runs)} cells"
+        return Proposal(title, (*steps, *runs), notebook=self.path)
+
+
+async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult:
+    """Run the planned cells or code in the notebook's kernel; start one if none runs."""
+    workspace = context.workspace
+    notebook = workspace.by_path.at(plan.path)
+    kernel_id, started = await kernel_for(context, plan.path)
+    if plan.restart and not started:
+        await workspace.kernels.restart(kernel_id)
+        workspace.incarnations.end(kernel_id)
+    # It may have been renamed meanwhile.
+    path = notebook.path
+    if plan.snapshot is None:
+        scratch = workspace.executions.start(
+            context.caller,
+            kernel_id,
+            [Step(code=plan.code)],
+            path=path,
+            timeout=plan.timeout,
+            approval=context.approval,
+            tool=tool,
+        )
+        return await follow(context, scratch, plan.wait)
+    begun = start_cells(
+        context,
+        path,
+        kernel_id,
+        plan.cells,
+        tool=tool,
+        timeout=plan.timeout,
+        stop_on_error=plan.stop_on_error,
+    )
+    return await follow(context, begun, plan.wait, total_cells=len(plan.snapshot.cells))
+
+
+async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
+    """Apply the edit and run the changed code cells."""
+    # Get the kernel first: if it does not start, nothing is changed.
+    kernel_id, _ = await kernel_for(context, edit.document.path)
+    applied = await editing.apply(
+        context.workspace, context.caller, edit.document, edit.operations, tool=tool, run=True
+    )
+    cells = code_of(applied)
+    entry = applied.entry + 1 if applied.entry else None
+    begun: Run | None = None
+    try:
+        begun = start_cells(
+            context,
+            edit.document.path,
+            kernel_id,
+            cells,
+            tool=tool,
+            timeout=edit.timeout,
+            entry=entry,
+        )
+        return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
+    except CellNotFound:  # Somebody deleted the cell while it waited in the queue.
+        raise
+    except ToolError as error:
+        if begun is None and entry is not None:
+            await context.workspace.journal.end_run(entry, "did not run")
+        # A caller that retries would insert the cell twice.
+        message = f"{error.message} The new cell @{cells[0].key} is in the notebook."
+        details = {**error.details, "cell": cells[0].key}
+        raise type(error)(message, hint=error.hint, **details) from error
+
+
+async def kernel_for(context: ToolContext, path: str) -> tuple[str, bool]:
+    """Return the notebook's kernel, and whether it was started for this call.
+
+    Raises:
+        ApprovalOutdated: The person approved another kernel.
+    """
+    kernel_id, started = await context.workspace.kernel_for(path)
+    if context.approval is not None:
+        context.approval.check_kernel(kernel_id, started=started)
+    return kernel_id, started
+
+
+def code_of(applied: editing.JournaledEdit) -> list[Cell]:
+    """Return the inserted and replaced code cells, in notebook order."""
+    return [cell for cell in applied.written if cell.type == "code"]
+
+
+def steps_of(cells: Sequence[Cell], *, allow_errors: bool = False) -> list[Step]:
+    """Return the steps that run cells; those that their tags or the caller allow to may fail."""
+    return [
+        Step(cell.key, cell.index, cell.source, may_fail=allow_errors or may_fail(cell))
+        for cell in cells
+    ]
+
+
+def start_cells(
+    context: ToolContext,
+    path: str,
+    kernel_id: str,
+    cells: Sequence[Cell],
+    *,
+    tool: str,
+    timeout: float | None = None,
+    stop_on_error: bool = True,
+    entry: int | None = None,
+) -> Run:
+    """Queue cells for a kernel; their outputs are written to the notebook."""
+    workspace = context.workspace
+    return workspace.executions.start(
+        context.caller,
+        kernel_id,
+        steps_of(cells),
+        open_document=workspace.store.open,
+        path=path,
+        timeout=timeout,
+        stop_on_error=stop_on_error,
+        approval=context.approval,
+        tool=tool,
+        entry=entry,
+    )
