@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.documentation import written
-from tk_ai_extension.agent.acp.commands import KNOWN, PROVIDERS
+from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.agent.claude.providers import CREDENTIALS, DIRECT
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.kernels.environment import inherited_environment
@@ -36,8 +36,9 @@ def test_a_key_that_only_a_model_takes_reaches_no_kernel(monkeypatch: pytest.Mon
 
 @pytest.mark.proves("threat:secrets")
 def test_a_variable_of_one_agent_alone_reaches_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = {*PROVIDERS, "AWS_*", "GH_TOKEN", "GITHUB_TOKEN"} - {"ANTHROPIC_*"}
-    patterns = {pattern for agent in KNOWN for pattern in agent.variables} - shared
+    shared = {"AWS_*", "GH_TOKEN", "GITHUB_TOKEN"}
+    shared |= {f"{each}_*" for each in ("OPENAI", "GEMINI", "GOOGLE", "MISTRAL", "OPENROUTER")}
+    patterns = {pattern for agent in AgentCommands({}) for pattern in agent.variables} - shared
     assert in_kernel(monkeypatch, *(each.replace("*", "ANY_KEY") for each in patterns)) == set()
 
 
@@ -47,7 +48,7 @@ def test_a_token_of_the_server_reaches_no_kernel_and_no_agent(
 ) -> None:
     assert in_kernel(monkeypatch, *SERVERS_OWN, "HARMLESS") == {"HARMLESS"}
     assert not SERVERS_OWN & set(inherited(os.environ))
-    for agent in KNOWN:
+    for agent in AgentCommands({}):
         assert not SERVERS_OWN & set(agent.process_environment(os.environ)), agent.name
 
 

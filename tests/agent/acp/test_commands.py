@@ -9,7 +9,7 @@ import pytest
 from traitlets import TraitError
 
 from tk_ai_extension.agent.acp import commands
-from tk_ai_extension.agent.acp.commands import KNOWN, AgentCommands
+from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.app import TkAIExtensionApp
 
@@ -32,7 +32,7 @@ def test_the_known_agents_are_found_by_their_programs(programs: Path) -> None:
     install(programs, "gemini")
     install(programs, "opencode")
     assert [agent.title for agent in agents.installed()] == ["Gemini CLI", "OpenCode"]
-    assert {agent.name for agent in KNOWN} == {
+    assert {agent.name for agent in agents} == {
         *("claude-agent-acp", "codex-acp", "gemini", "goose"),
         *("opencode", "copilot", "kiro-cli", "vibe-acp"),
     }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -14,8 +16,8 @@ from tk_ai_extension.agent.environment import NETWORK, inherited, matches
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import InvalidArguments
 
-PROVIDERS = ("ANTHROPIC_*", "OPENAI_*", "GEMINI_*", "GOOGLE_*", "MISTRAL_*", "OPENROUTER_*")
-"""Variables of model providers, for agents that support several."""
+KNOWN = Path(__file__).with_name("agents.toml")
+"""The agents that are found without configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,76 +79,6 @@ class AgentCommand:
         return {**inherited(environment), **passed, **self.environment}
 
 
-KNOWN = (
-    AgentCommand(
-        "claude-agent-acp",
-        "Claude Agent",
-        ("claude-agent-acp",),
-        ("ANTHROPIC_*", "CLAUDE_*", "AWS_*"),
-        # Without them it makes further connections, and hides tools behind one that searches them.
-        {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"},
-        hint="Run `claude` in a terminal and log in, or set ANTHROPIC_API_KEY for the server.",
-    ),
-    AgentCommand(
-        "codex-acp",
-        "Codex",
-        ("codex-acp",),
-        ("OPENAI_*", "CODEX_*"),
-        {"INITIAL_AGENT_MODE": "read-only", "NO_BROWSER": "1"},
-        logins={"api-key": ("CODEX_API_KEY", "OPENAI_API_KEY")},
-        hint="Run `codex login` in a terminal, or set OPENAI_API_KEY for the server.",
-    ),
-    AgentCommand(
-        "gemini",
-        "Gemini CLI",
-        ("gemini", "--experimental-acp"),
-        ("GEMINI_*", "GOOGLE_*"),
-        # In a folder that it does not trust, it starts no MCP server.
-        {"GEMINI_CLI_TRUST_WORKSPACE": "true"},
-        logins={"gemini-api-key": ("GEMINI_API_KEY",), "vertex-ai": ("GOOGLE_API_KEY",)},
-        hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY for the server.",
-    ),
-    AgentCommand(
-        "goose",
-        "Goose",
-        ("goose", "acp"),
-        ("GOOSE_*", *PROVIDERS),
-        {"GOOSE_MODE": "approve"},
-        hint="Run `goose configure` in a terminal.",
-    ),
-    AgentCommand(
-        "opencode",
-        "OpenCode",
-        ("opencode", "acp"),
-        ("OPENCODE_*", *PROVIDERS),
-        {"OPENCODE_PERMISSION": '{"edit":"ask","bash":"ask","webfetch":"ask"}'},
-        hint="Run `opencode auth login` in a terminal.",
-    ),
-    AgentCommand(
-        "copilot",
-        "GitHub Copilot CLI",
-        ("copilot", "--acp"),
-        ("COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"),
-        hint="Run `copilot` in a terminal and log in.",
-    ),
-    AgentCommand(
-        "kiro-cli",
-        "Kiro CLI",
-        ("kiro-cli", "acp"),
-        ("KIRO_*", "AWS_*"),
-        hint="Run `kiro-cli login` in a terminal.",
-    ),
-    AgentCommand(
-        "vibe-acp",
-        "Mistral Vibe",
-        ("vibe-acp",),
-        ("MISTRAL_*", "VIBE_*"),
-        hint="Run `vibe` in a terminal and log in, or set MISTRAL_API_KEY for the server.",
-    ),
-)
-"""The agents that are found without configuration."""
-
-
 def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
     """Return the agents of the setting ``acp_agents``.
 
@@ -184,18 +116,22 @@ class AgentCommands:
     """
 
     def __init__(self, agents: Mapping[str, Any]) -> None:
-        found = {agent.name: agent for agent in KNOWN} | configured(agents)
+        known = tomllib.loads(KNOWN.read_text(encoding="utf-8"))
+        found = configured(known) | configured(agents)
         self._agents = {name: agent for name, agent in found.items() if agent is not None}
 
     def get(self, name: str) -> AgentCommand | None:
         """Return an agent by its name, installed or not."""
         return self._agents.get(name)
 
+    def __iter__(self) -> Iterator[AgentCommand]:
+        return iter(self._agents.values())
+
     def installed(self) -> list[AgentCommand]:
         """Return the agents that are installed, in a fixed order. Searches PATH, so it blocks."""
         if not has_protocol():
             return []
-        return [agent for agent in self._agents.values() if agent.program is not None]
+        return [agent for agent in self if agent.program is not None]
 
 
 def has_protocol() -> bool:

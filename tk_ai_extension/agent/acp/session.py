@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -59,8 +58,6 @@ from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
-logger = logging.getLogger(__name__)
-
 START = 60.0
 """Timeout for each request at the start, in seconds."""
 
@@ -72,9 +69,7 @@ MODE = "switch_mode"
 """Kind of a call that changes the agent's own mode, which only the person does."""
 
 AUTHENTICATION_REQUIRED = -32000
-INTERNAL_ERROR = -32603
-METHOD_NOT_FOUND = -32601
-"""Codes of the protocol and of JSON-RPC."""
+"""The protocol's code of an error."""
 
 
 @dataclass
@@ -230,24 +225,22 @@ class AcpSession:
         if option is not None:
             names, first = _values(option), option.get("currentValue")
             method, chosen = "session/set_config_option", {"configId": option.get("id")}
-            key = "value"
         else:
             models = _object(self._opened.get("models"))
-            listed = models.get("availableModels") or ()
-            names = [str(_object(each).get("modelId")) for each in listed]
-            first, method, chosen, key = (
+            listed = map(_object, models.get("availableModels") or ())
+            names, first = (
+                [str(each.get("modelId")) for each in listed],
                 models.get("currentModelId"),
-                "session/set_model",
-                {},
-                "modelId",
             )
+            method, chosen = "session/set_model", {}
         model = model or str(first)
         if names and model not in names:
             raise NoModel(
                 f"{self._title} has no model `{model[:80]}`.",
                 hint=self._redact(f"Choose one of: {', '.join(names[:30])}."),
             )
-        await self._request(method, {"sessionId": self._session, **chosen, key: model})
+        chosen |= {"modelId": model} if option is None else {"value": model}
+        await self._request(method, {"sessionId": self._session, **chosen})
 
     async def _request(
         self, method: str, params: dict[str, Any], *, login: str | None = None
@@ -403,9 +396,8 @@ class AcpSession:
     def _said(self, error: RequestError) -> str:
         """Return an error's message with the details that agents put beside it, without secrets."""
         details = _object(error.data)
-        data = (
-            details.get("details") or details.get("message") or details.get("error") or error.data
-        )
+        found = (details.get(each) for each in ("details", "message", "error"))
+        data = next(filter(None, found), error.data)
         text = f"{error}: {data}" if data and str(data) not in str(error) else str(error)
         return self._redact(str(encodable(text)))[:500].rstrip(".")
 
@@ -429,29 +421,22 @@ class AcpSession:
     # -- messages of the agent
 
     async def _handle(self, method: str, params: Any, is_notification: bool) -> Any:
-        """Answer a message. The package would log another error with the agent's words, maybe secrets."""
+        """Answer a message."""
+        given, turn = encodable(params), self._turn
         try:
             if method == "session/update":
-                self._update(SessionNotification.model_validate(encodable(params)))
-                return None
-            if method == "session/request_permission":
-                return await self._permission(
-                    RequestPermissionRequest.model_validate(encodable(params))
-                )
-        except Exception as error:  # noqa: BLE001 - whatever an agent's message can cause
-            if not isinstance(error, ValidationError):
-                logger.warning("%s: %s in a message", self._title, type(error).__name__)
-            if is_notification:
-                return None
-            raise RequestError(INTERNAL_ERROR, "The client failed.") from None
-        if is_notification:
-            return None
-        raise RequestError(METHOD_NOT_FOUND, f"The client does not offer {method[:100]}.")
-
-    def _update(self, given: SessionNotification) -> None:
-        turn = self._turn
-        if turn is not None and given.session_id == self._session:
-            self._emit(turn, *turn.translator.translate(given.update))
+                update = SessionNotification.model_validate(given)
+                if turn is not None and update.session_id == self._session:
+                    self._emit(turn, *turn.translator.translate(update.update))
+            elif method == "session/request_permission":
+                return await self._permission(RequestPermissionRequest.model_validate(given))
+            elif not is_notification:
+                raise RequestError.method_not_found(method)
+        except ValidationError:
+            # It may be of a later protocol. The package would log it, and it may hold secrets.
+            if not is_notification:
+                raise RequestError.invalid_params() from None
+        return None
 
     async def _permission(self, given: RequestPermissionRequest) -> RequestPermissionResponse:
         turn = self._turn
