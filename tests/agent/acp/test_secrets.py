@@ -21,12 +21,18 @@ SECRETS = {
     "HTTPS_PROXY": "http://bob:canary%40pw@127.0.0.1:9",
     "OWN_HEADERS": "x-version: 1\nAuthorization: Bearer canary-token",
 }
-METHODS = ("initialize", "session/new", "authenticate", "session/set_mode", "session/set_model")
+PROMPT = "session/prompt"
 
 
 @pytest.mark.proves("ext:any-agent", "threat:secrets")
-@pytest.mark.parametrize("how", ["error", "data", "words", "malformed", "update"])
-@pytest.mark.parametrize("method", [*METHODS, "session/prompt"])
+@pytest.mark.parametrize(
+    ("method", "how"),
+    [
+        *(("initialize", "error"), ("session/new", "data"), ("authenticate", "words")),
+        *(("session/set_mode", "malformed"), ("session/set_model", "error"), (PROMPT, "error")),
+        *((PROMPT, "data"), (PROMPT, "words"), (PROMPT, "malformed"), (PROMPT, "update")),
+    ],
+)
 async def test_an_agent_that_repeats_its_secrets_in_an_error(
     open_acp: OpenAcp, tmp_path: Path, caplog: pytest.LogCaptureFixture, method: str, how: str
 ) -> None:

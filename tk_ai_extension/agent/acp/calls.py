@@ -62,7 +62,7 @@ class ReportedCall:
     @property
     def name(self) -> str:
         """Its name for people."""
-        return " ".join((self.report.title or "").split())[:200] or self.report.kind or "other"
+        return " ".join((self.report.title or "").split())[:100] or self.report.kind or "other"
 
     @property
     def stated(self) -> str:
@@ -98,11 +98,7 @@ class ReportedCall:
         content = self.report.content or ()
         blocks = [each.content for each in content if isinstance(each, ContentToolCallContent)]
         if blocks:
-            texts = (
-                each.text if isinstance(each, TextContentBlock) else f"[{each.type}]"
-                for each in blocks
-            )
-            return "\n".join(texts)
+            return "\n".join(map(text_of, blocks))
         raw = self.report.raw_output or ""
         return raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)
 
@@ -146,6 +142,13 @@ def is_ours(call: ReportedCall, tools: ToolArguments) -> bool:
         return (call.input["server"], call.input["tool"]) == (SERVER, name)
     is_input = isinstance(call.report.raw_input or {}, Mapping)
     return call.report.kind in _TITLED and is_input and call.input.keys() <= set(tools[name])
+
+
+def text_of(block: Any) -> str:
+    """Return the text of a content block; the name of what it has instead of one."""
+    if isinstance(block, TextContentBlock):
+        return block.text
+    return f"[{getattr(block, 'name', block.type)}]"
 
 
 def _object(value: Any) -> Mapping[str, Any]:

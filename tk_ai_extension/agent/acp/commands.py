@@ -59,18 +59,14 @@ class AgentCommand:
         """Whether a variable of a login method is set."""
         return any(environment.get(name) for name in self.logins.get(login, ()))
 
-    @property
-    def login_hint(self) -> str:
-        """What to do if it does not start."""
-        return self.hint or f"Check that {self.title} starts in a terminal of the server."
-
     def unavailable(self, message: str) -> AgentUnavailable:
-        """Return the error of an agent that cannot be started.
+        """Return the error of an agent that cannot be started, or is not logged in.
 
         Args:
             message: What happened, without secrets.
         """
-        return AgentUnavailable(message, hint=self.login_hint)
+        hint = self.hint or f"Check that {self.title} starts in a terminal of the server."
+        return AgentUnavailable(message, hint=hint)
 
     def process_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of its process, made from the server's."""

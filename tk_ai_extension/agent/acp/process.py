@@ -57,7 +57,11 @@ class AgentProcess:
 
     async def end(self) -> None:
         """End it and its descendants: close its input, then SIGTERM, then SIGKILL. Idempotent."""
-        descendants = await asyncio.to_thread(_descendants, self.pid) if self.running else []
+        descendants: list[psutil.Process] = []
+        if self.running:
+            with suppress(psutil.Error):
+                process = psutil.Process(self.pid)
+                descendants = await asyncio.to_thread(process.children, recursive=True)
         self.writer.close()
         if not await self._ends():
             self._process.terminate()
@@ -92,12 +96,6 @@ class AgentProcess:
             if not line:
                 return
             said = self.redact(line.decode("utf-8", "replace").strip())[:300]
-            self._last.extend([said] if said else [])
-            logger.debug("agent: %s", said)
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return []
+            if said:
+                self._last.append(said)
+                logger.debug("agent: %s", said)

@@ -51,7 +51,6 @@ from tk_ai_extension.model.agent_errors import (
     CallStopped,
     InvalidTurnCredential,
     ModelFailed,
-    ModelUnauthorized,
     NoModel,
 )
 from tk_ai_extension.model.encoding import encodable
@@ -379,7 +378,7 @@ class AcpSession:
         except RequestError as failed:
             error = ModelFailed(f"{self._title} failed: {self._said(failed)}.")
             if failed.code == AUTHENTICATION_REQUIRED:
-                error = ModelUnauthorized(error.message, hint=self._command.login_hint)
+                error = self._command.unavailable(f"{self._title} is not logged in.")
         except ValidationError:
             # Not chained: its text has what the agent sent, which may hold secrets.
             error = ModelFailed(

@@ -10,8 +10,6 @@ from acp.schema import (
     AgentMessageChunk,
     AgentPlanUpdate,
     AgentThoughtChunk,
-    ResourceContentBlock,
-    TextContentBlock,
     ToolCallProgress,
     ToolCallStart,
     ToolCallUpdate,
@@ -19,7 +17,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from tk_ai_extension.agent.acp.calls import ReportedCall, ToolArguments, is_ours
+from tk_ai_extension.agent.acp.calls import ReportedCall, ToolArguments, is_ours, text_of
 from tk_ai_extension.agent.backend import AgentEvent, Working
 from tk_ai_extension.agent.events import (
     TextDelta,
@@ -83,9 +81,9 @@ class Translator:
         """Yield the events of an update."""
         match update:
             case AgentMessageChunk(content=content):
-                yield from self._text("text", _text(content))
+                yield from self._text("text", text_of(content))
             case AgentThoughtChunk(content=content):
-                yield from self._text("thinking", _text(content))
+                yield from self._text("thinking", text_of(content))
             case AgentPlanUpdate(entries=entries):
                 shown = entries[:MAX_TODO]
                 yield TodoListed(
@@ -173,13 +171,3 @@ def _answered(call: ReportedCall) -> ToolAnswered:
     structured = {} if is_ok else {"error": error}
     name = call.report.tool_call_id
     return ToolAnswered(name, call.name, ok=is_ok, text=text, structured=structured)
-
-
-def _text(content: Any) -> str:
-    match content:
-        case TextContentBlock(text=text):
-            return text
-        case ResourceContentBlock(name=name):
-            return f"[{name}]"
-        case _:
-            return f"[{content.type}]"
