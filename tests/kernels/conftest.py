@@ -29,15 +29,12 @@ from tests.servers import start_server
 from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.executor import Timeouts
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.sandbox.programs import Sandbox, probe
 from tk_ai_extension.kernels.service import READY_TIMEOUT, Kernels
 from tk_ai_extension.kernels.stack import find_execution_stack
 
 __all__ = ["start_server"]
-
-TIMEOUTS = Timeouts(gap=5.0, interrupt=1.0, stopping=15.0)
 
 
 @dataclass
@@ -178,9 +175,10 @@ async def kernels(server: Server) -> AsyncIterator[Kernels]:
         environment=inherited_environment,
         ready_timeout=READY_TIMEOUT,
         stack=server.stack,
-        timeouts=TIMEOUTS,
     )
-    yield service
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tk_ai_extension.kernels.executor.INTERRUPT_TIMEOUT", 1.0)
+        yield service
     await service.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.kernels.conftest import TIMEOUTS, Server, running_server
+from tests.kernels.conftest import Server, running_server
 from tests.kernels.gateways import Gateway, running_gateway
 from tests.support.executor_bench import ExecutorBench
 from tests.support.proxy import Proxy, proxy_to
@@ -62,7 +62,7 @@ async def service(server: Server) -> AsyncIterator[Callable[..., GatewayKernels]
     def make(**options: Any) -> GatewayKernels:
         options = {"environment": inherited_environment, "ready_timeout": 30.0, **options}
         specs = server.app.kernel_spec_manager
-        made.append(GatewayKernels(server.manager, specs, timeouts=TIMEOUTS, **options))
+        made.append(GatewayKernels(server.manager, specs, **options))
         return made[-1]
 
     yield make

@@ -102,7 +102,7 @@ async def test_a_kernel_that_a_person_started_is_known_and_used(
     kernel_id = await server.manager.start_kernel(kernel_name="python3")
     assert kernel_id in kernels.ids()
     assert (await kernels.info(kernel_id)).memory
-    assert await kernels.wait_ready(kernel_id) < 30
+    await kernels.wait_ready(kernel_id)
     assert (await run(bench, "1 + 1", kernel_id)).status == "ok"
     await kernels.shutdown(kernel_id)
     assert kernel_id not in kernels.ids()
@@ -117,7 +117,7 @@ async def test_a_kernel_that_runs_something_counts_as_ready(
     running = submit(bench, faults.run_until(go), kernel_id)
     await running.printed()
     another = Kernels(server.manager, server.app.kernel_spec_manager)
-    assert await another.wait_ready(kernel_id) < 20
+    await another.wait_ready(kernel_id)
     await another.close()
     assert not running.task.done()
     go.touch()

@@ -110,10 +110,9 @@ class ScriptedKernels:
         self.lives[kernel_id], self.shells[kernel_id] = Life(), asyncio.Lock()
         return kernel_id
 
-    async def wait_ready(self, kernel_id: str) -> float:
+    async def wait_ready(self, kernel_id: str) -> None:
         await self.pause()
         self._check(kernel_id)
-        return 0.0
 
     def ids(self) -> list[str]:
         return list(self.lives)

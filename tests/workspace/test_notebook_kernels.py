@@ -70,9 +70,9 @@ async def test_a_kernel_that_is_chosen_meanwhile_is_kept(
     chosen = await workspace.kernels.start()
     wait_ready = workspace.kernels.wait_ready
 
-    async def wait_while_another_is_chosen(kernel_id: str) -> float:
+    async def wait_while_another_is_chosen(kernel_id: str) -> None:
         await manager.update_session(session["id"], kernel_id=chosen)
-        return await wait_ready(kernel_id)
+        await wait_ready(kernel_id)
 
     monkeypatch.setattr(workspace.kernels, "wait_ready", wait_while_another_is_chosen)
     used = await harness.call("use_notebook", notebook="n.ipynb")

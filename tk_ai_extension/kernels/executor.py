@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -34,23 +34,14 @@ OUTPUT_INTERVAL = 0.05
 MAX_QUESTIONS = 10
 """How often one execution may request input before it is interrupted."""
 
+GAP_TIMEOUT = 5.0
+"""Seconds to wait for idle after the reply, or the reply after idle, while no message arrives."""
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long to wait for messages of an execution that do not arrive; seconds.
+INTERRUPT_TIMEOUT = 5.0
+"""Seconds to wait for the end after an interrupt; then the code counts as ignoring it."""
 
-    Attributes:
-        gap: For idle after the reply, or the reply after idle, while no message arrives.
-        interrupt: For the end after an interrupt; then the code counts as ignoring it.
-        stopping: For the end of a kernel that is being stopped or restarted.
-        external_interrupt: For the event that the kernel is being stopped, after an interrupt by
-            another client: a stop begins with one. 0 if this server knows of every stop.
-    """
-
-    gap: float = 5.0
-    interrupt: float = 5.0
-    stopping: float = 15.0
-    external_interrupt: float = 0.0
+STOP_TIMEOUT = 15.0
+"""Seconds in which a kernel that is stopped or restarted must have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +70,7 @@ class Run:
         backend: The executor's name.
         interrupt: Interrupts the kernel.
         stopping: Returns whether the kernel is being stopped or restarted.
-        timeouts: How long to wait for messages that do not arrive.
+        grace: Seconds after an interrupt by another client in which it may prove to be the start of a stop.
         max_output_bytes: Limit of the outputs that are kept.
     """
 
@@ -88,9 +79,9 @@ class Run:
         request: ExecutionRequest,
         *,
         backend: str,
-        interrupt: Callable[[], Awaitable[None]],
+        interrupt: Callable[[], Coroutine[Any, Any, None]],
         stopping: Callable[[], bool],
-        timeouts: Timeouts,
+        grace: float,
         max_output_bytes: int,
     ) -> None:
         self.request = request
@@ -102,7 +93,7 @@ class Run:
         self._backend = backend
         self._interrupt = interrupt
         self._stopping = stopping
-        self._timeouts = timeouts
+        self._grace = grace
         self._collector = OutputCollector(max_output_bytes)
         self._loop = asyncio.get_running_loop()
         self._began = self._received_at = self._loop.time()
@@ -239,23 +230,23 @@ class Run:
         """End if reply and idle have arrived; otherwise wait a bounded time for the other."""
         reply = self._reply
         if reply is None or not self._idle:
-            self._after("gap", self._timeouts.gap, self._give_up)
+            self._after("gap", GAP_TIMEOUT, self._give_up)
         elif reply.get("status") != "ok" and self._stopping():
             # Stopping a kernel interrupts it first: the reply to that is not the outcome.
-            self._after("end", self._timeouts.stopping, self._finish)
+            self._after("end", STOP_TIMEOUT, self._finish)
         elif (
             reply.get("ename") == "KeyboardInterrupt"
             and not (self.interrupted or self._timed_out)
-            and self._timeouts.external_interrupt
+            and self._grace
         ):
-            self._after("end", self._timeouts.external_interrupt, self._finish)
+            self._after("end", self._grace, self._finish)
         else:
             self._finish()
 
     def _give_up(self) -> None:
         if self._reply is not None and self._idle:
             return
-        left = self._received_at + self._timeouts.gap - self._loop.time()
+        left = self._received_at + GAP_TIMEOUT - self._loop.time()
         if left > 0:  # a flood is still being read
             self._after("gap", left, self._give_up)
             return
@@ -308,7 +299,7 @@ class Run:
         if self.is_running:
             self._timed_out = True
             self._interrupt_soon()
-            self._after("ignored", self._timeouts.interrupt, self._interrupt_was_ignored)
+            self._after("ignored", INTERRUPT_TIMEOUT, self._interrupt_was_ignored)
 
     def _interrupt_was_ignored(self) -> None:
         self._finish_as(
@@ -318,10 +309,7 @@ class Run:
         )
 
     def _interrupt_soon(self) -> None:
-        async def interrupt() -> None:
-            await self._interrupt()
-
-        self._interrupts.spawn(interrupt(), "Interrupting a kernel")
+        self._interrupts.spawn(self._interrupt(), "Interrupting a kernel")
 
     def _after(self, name: str, delay: float, action: Callable[[], None]) -> None:
         def act() -> None:

@@ -13,7 +13,6 @@ import os
 import socket as sockets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -34,8 +33,15 @@ from tornado.websocket import (
 )
 
 from tk_ai_extension.kernels.base import KernelState, Message
-from tk_ai_extension.kernels.executor import Ending, Timeouts
-from tk_ai_extension.kernels.kernel import RESTARTED, SHUT_DOWN, Connection, Kernel, Source
+from tk_ai_extension.kernels.executor import Ending
+from tk_ai_extension.kernels.kernel import (
+    RESTARTED,
+    SHUT_DOWN,
+    Connection,
+    Kernel,
+    Source,
+    unpacked,
+)
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelStartFailed
 from tk_ai_extension.model.json_values import Json
@@ -66,9 +72,6 @@ LOOK_TIMEOUT = 2.0
 
 SHUTDOWN_TIMEOUT = 10.0
 """Seconds after its announcement in which a kernel must be shut down or restarted."""
-
-INTERRUPT_GRACE = 1.0
-"""Seconds after another client's interrupt in which it may prove to be the start of a restart."""
 
 FAILURES = (HTTPError, HTTPClientError, WebSocketError, OSError, json.JSONDecodeError)
 """Exceptions that a request to a gateway may raise; any other is a bug of this package."""
@@ -142,15 +145,11 @@ class WebSocketClient:
                 self._stream.socket.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_QUICKACK, 1)
         if self._is_v1:
             channel, parts = _jupyter.deserialize_msg_from_ws_v1(data)
-            names = ("header", "parent_header", "metadata", "content")
-            message = dict(zip(names, map(self.session.unpack, parts[:4]), strict=True))
-        elif isinstance(data, bytes):  # it has buffers
-            message = _jupyter.deserialize_binary_message(data)
-            channel = message["channel"]
-        else:
-            message = json.loads(data)
-            channel = message["channel"]
-        return channel, {**message, "msg_type": message["header"]["msg_type"]}
+            return channel, unpacked(parts, self.session.unpack)
+        # A binary message has buffers.
+        is_text = isinstance(data, str)
+        message = json.loads(data) if is_text else _jupyter.deserialize_binary_message(data)
+        return message["channel"], {**message, "msg_type": message["header"]["msg_type"]}
 
 
 class RemoteKernel(Kernel):
@@ -161,6 +160,7 @@ class RemoteKernel(Kernel):
     """
 
     remote = True
+    grace = 1.0
 
     def __init__(self, kernel_id: str, manager: Any, **observed: Any) -> None:
         super().__init__(kernel_id, manager, **observed)
@@ -314,27 +314,9 @@ class GatewayKernels(Kernels):
 
     The environment chooses which of this server's variables kernels may have; of those, only the ones
     in ``GatewayClient.allowed_envs`` are sent to the gateway. Stacks and sandboxes are not used.
-
-    Args:
-        manager: The `GatewayMappingKernelManager`.
-        specs: The `GatewayKernelSpecManager`.
-        timeouts: How long executions wait for messages that do not arrive.
-        options: As in `Kernels`.
     """
 
     backend = "gateway"
-
-    def __init__(
-        self,
-        manager: MultiKernelManager,
-        specs: Any,
-        *,
-        timeouts: Timeouts | None = None,
-        **options: Any,
-    ) -> None:
-        timeouts = replace(timeouts or Timeouts(), external_interrupt=INTERRUPT_GRACE)
-        options |= {"stack": None, "backend": "direct", "timeouts": timeouts}
-        super().__init__(manager, specs, **options)
 
     async def _ask(self, request: Any) -> Any:
         try:
@@ -342,14 +324,15 @@ class GatewayKernels(Kernels):
         except FAILURES as error:
             raise unavailable(error) from error
 
-    async def _launch(self, name: str, path: str | None) -> str:
+    async def _launch(self, name: str, path: str | None) -> tuple[str, None]:
         """Have the gateway start a kernel; try once more if it fails (HTTP 5xx)."""
         # Blanks for variables that the gateway client would send and kernels must not have.
         allowed = self._environment()
         withheld = {variable: "" for variable in os.environ if variable not in allowed}
         for is_last in (False, True):
             try:
-                return await self._manager.start_kernel(kernel_name=name, path=path, env=withheld)
+                started = self._manager.start_kernel(kernel_name=name, path=path, env=withheld)
+                return await started, None
             except FAILURES as error:
                 status = status_of(error)
                 if status is None:
@@ -405,5 +388,5 @@ def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> Kerne
     """Return the service for a server's kernels; the options are those of `Kernels`."""
     if isinstance(manager, GatewayMappingKernelManager):
         log.info("Kernels are behind a gateway: executions go over WebSockets")
-        return GatewayKernels(manager, specs, **options)
+        return GatewayKernels(manager, specs, **options | {"stack": None, "backend": "direct"})
     return Kernels(manager, specs, **options)

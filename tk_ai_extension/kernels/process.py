@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from threading import Thread
 from typing import Any, NamedTuple
 
 import psutil
@@ -20,6 +21,9 @@ TAIL_BYTES = 4000
 
 BLOCK = 65536
 """Bytes of a kernel's stderr that are passed on at a time."""
+
+READ_TIMEOUT = 0.5
+"""Seconds to wait for the last lines of an ended kernel, whose children may keep its stderr open."""
 
 
 def local_process(manager: Any) -> subprocess.Popen[bytes] | None:
@@ -76,43 +80,29 @@ def describe_exit(code: int | None) -> str:
 class StderrTail:
     """A pipe for a process's stderr that is forwarded to this process's stderr, and keeps its end.
 
-    A pipe, not a file: a kernel writes to it throughout its life, and a file would grow.
+    A pipe, not a file: a kernel writes to it throughout its life, and a file would grow. A thread reads it
+    until every process that has it has ended.
     """
 
     def __init__(self) -> None:
         read_end, write_end = os.pipe()
-        os.set_blocking(read_end, False)
-        self._reader = os.fdopen(read_end, "rb", 0)
         self.writer = os.fdopen(write_end, "wb", 0)
         self._tail = b""
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._reader, self._forward)
+        self._reader = Thread(target=self._forward, args=(read_end,), daemon=True)
+        self._reader.start()
 
-    @property
-    def text(self) -> str:
-        """The end of what was written so far, in whole lines."""
-        while self._forward():
-            pass
+    async def text(self) -> str:
+        """Return the end of what an ended process wrote, in whole lines."""
+        await asyncio.to_thread(self._reader.join, READ_TIMEOUT)
         text = self._tail.decode("utf-8", "replace").strip()
         return text if len(self._tail) < TAIL_BYTES else text.partition("\n")[2]
 
-    def close(self) -> None:
-        """Close both ends. A process that still writes to it gets an error."""
-        self.writer.close()
-        if not self._reader.closed:
-            self._loop.remove_reader(self._reader)
-            self._reader.close()
-
-    def _forward(self) -> bool:
-        """Pass on what is there, at most `BLOCK` bytes; return whether there was something."""
-        data: bytes | None = None if self._reader.closed else self._reader.read(BLOCK)
-        if data:
-            self._tail = (self._tail + data)[-TAIL_BYTES:]
-            with contextlib.suppress(OSError):  # this process has no stderr
-                os.write(2, data)
-        elif data is not None:
-            self.close()
-        return bool(data)
+    def _forward(self, read_end: int) -> None:
+        with os.fdopen(read_end, "rb", 0) as reader:
+            while data := reader.read(BLOCK):
+                self._tail = (self._tail + data)[-TAIL_BYTES:]
+                with contextlib.suppress(OSError):  # this process has no stderr
+                    os.write(2, data)
 
 
 class Usage(NamedTuple):
@@ -122,11 +112,13 @@ class Usage(NamedTuple):
         memory: Resident bytes.
         cpu: Percent of one core since the previous measurement; None for the first.
         uptime: Seconds since the process was started.
+        pid: The process.
     """
 
     memory: int
     cpu: float | None
     uptime: float
+    pid: int
 
 
 class UsageMeter:
@@ -149,6 +141,7 @@ class UsageMeter:
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                     memory += process.memory_info().rss
                     cpu += process.cpu_percent()
-            return Usage(memory, None if first else cpu, time.time() - root.create_time())
+            uptime = time.time() - root.create_time()
+            return Usage(memory, None if first else cpu, uptime, self.pid)
         except psutil.NoSuchProcess:
             return None

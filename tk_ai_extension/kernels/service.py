@@ -26,9 +26,9 @@ from tk_ai_extension.kernels.base import (
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.executor import Run, Timeouts
+from tk_ai_extension.kernels.executor import Run
 from tk_ai_extension.kernels.kernel import Connection, ConnectionClosed, Kernel, LocalKernel
-from tk_ai_extension.kernels.process import StderrTail, UsageMeter, local_process
+from tk_ai_extension.kernels.process import StderrTail
 from tk_ai_extension.kernels.stack import StackQueue
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
@@ -67,7 +67,6 @@ class Kernels:
         specs: The kernelspec manager; by default the manager's.
         environment: Returns the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
-        timeouts: How long executions wait for messages that do not arrive.
         max_output_bytes: Limit of the outputs that are kept for one execution.
         stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
         backend: ``auto`` joins the stack's queue if there is one; ``stack`` also logs a warning if
@@ -84,7 +83,6 @@ class Kernels:
         *,
         environment: Callable[[], Mapping[str, str]] = inherited_environment,
         ready_timeout: float = READY_TIMEOUT,
-        timeouts: Timeouts | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
         backend: Backend = "auto",
@@ -93,12 +91,8 @@ class Kernels:
         self._specs = specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager()
         self._environment = environment
         self.ready_timeout = ready_timeout
-        self._timeouts = timeouts or Timeouts()
         self._max_output_bytes = max_output_bytes
         self._kernels: dict[str, Kernel] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
-        self._tails: dict[str, StderrTail] = {}
-        self._meters: dict[str, UsageMeter] = {}
         self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
         self._starts = BackgroundTasks(log)
         self._tasks = BackgroundTasks(log)
@@ -130,30 +124,19 @@ class Kernels:
     async def info(self, kernel_id: str) -> KernelInfo:
         """Return what is known about a kernel. Raises KernelNotFound."""
         kernel = self._kernel(kernel_id)
-        manager = kernel.manager
-        process, usage = local_process(manager), None
-        if process is not None:
-            meter = self._meters.get(kernel_id)
-            if meter is None or meter.pid != process.pid:
-                meter = self._meters[kernel_id] = UsageMeter(process.pid)
-            # It inspects every child process: off the event loop.
-            usage = await asyncio.to_thread(meter.measure)
-        state = kernel.state
+        usage, state = await kernel.usage(), kernel.state
         if state == "unknown":
             state = await kernel.ask_state()
-            self._kernel(kernel_id)
+        self._kernel(kernel_id)
         return KernelInfo(
             id=kernel_id,
             name=kernel.name,
             language=kernel.language,
             state=state,
-            memory=usage.memory if usage else None,
-            cpu=usage.cpu if usage else None,
-            uptime=usage.uptime if usage else None,
-            pid=process.pid if process else None,
             restarts=kernel.restarts,
-            sandboxed=getattr(manager.provisioner, "confinement", None) is not None,
+            sandboxed=getattr(kernel.manager.provisioner, "confinement", None) is not None,
             remote=kernel.remote,
+            **({} if usage is None else usage._asdict()),
         )
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
@@ -170,8 +153,6 @@ class Kernels:
         """Close the connections; the kernels keep running."""
         await self._starts.close(grace=CLOSE_TIMEOUT)
         await self._tasks.close()
-        for tail in self._tails.values():
-            tail.close()
         self._context.destroy(linger=0)
 
     # -- running code
@@ -197,14 +178,7 @@ class Kernels:
             if self._queue is not None:
                 await self._queue.turn(kernel_id)
                 connection = await self.connection(kernel_id)
-            run = Run(
-                request,
-                backend=self.backend,
-                interrupt=lambda: self.interrupt(kernel_id, only=request),
-                stopping=lambda: self._is_stopping(kernel_id),
-                timeouts=self._timeouts,
-                max_output_bytes=self._max_output_bytes,
-            )
+            run = self._run(self._kernel(kernel_id), request)
             try:
                 connection.submit(run)
             except ConnectionClosed:
@@ -225,6 +199,16 @@ class Kernels:
             f"The kernel dropped the request {MAX_SUBMISSIONS} times because other clients' code "
             "failed. It did not run.",
             hint="Call again.",
+        )
+
+    def _run(self, kernel: Kernel, request: ExecutionRequest) -> Run:
+        return Run(
+            request,
+            backend=self.backend,
+            interrupt=lambda: self.interrupt(kernel.id, only=request),
+            stopping=lambda: kernel.stopping,
+            grace=kernel.grace,
+            max_output_bytes=self._max_output_bytes,
         )
 
     async def connection(self, kernel_id: str) -> Connection:
@@ -250,19 +234,12 @@ class Kernels:
                 raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
             raise KernelDied(closed.ending.message) from closed
 
-    async def wait_ready(self, kernel_id: str) -> float:
-        """Wait for a kernel_info reply; return the seconds it took.
-
-        Raises:
-            KernelNotFound, KernelStartFailed.
-        """
-        clock = asyncio.get_running_loop().time
-        began = clock()
+    async def wait_ready(self, kernel_id: str) -> None:
+        """Wait until a kernel answers. Raises KernelNotFound, KernelStartFailed."""
         try:
             await self.connection(kernel_id)
         except (KernelDied, KernelBusy) as error:
             raise KernelStartFailed(error.message) from error
-        return clock() - began
 
     async def interrupt(self, kernel_id: str, *, only: ExecutionRequest | None = None) -> None:
         """Interrupt what a kernel runs.
@@ -286,10 +263,6 @@ class Kernels:
             except RuntimeError as error:
                 message = f"The kernel {kernel_id} cannot be interrupted: {error}"
                 raise KernelDied(message) from error
-
-    def _is_stopping(self, kernel_id: str) -> bool:
-        kernel = self._kernels.get(kernel_id)
-        return kernel is None or kernel.stopping
 
     # -- starting
 
@@ -316,35 +289,34 @@ class Kernels:
             return await self._start(name, path)
 
     async def _start(self, name: str, path: str | None) -> str:
-        launch = self._launch(name, path)
-        kernel_id = await self._starts.complete(launch, "The start of a kernel", self._discard)
-        problem: str | None = None
-        try:
-            problem = await self._first_problem(kernel_id, name)
-            if not problem:
-                return kernel_id
-            failure = self._start_failure(kernel_id, name, problem)
-        finally:
-            if problem != "":
-                discarding = self._starts.spawn(self._discard(kernel_id), "Discarding a kernel")
-                await asyncio.wait({discarding})  # its failure is logged
-        raise failure
-
-    async def _first_problem(self, kernel_id: str, name: str) -> str:
-        """Wait for a new kernel's first answer; return why there is none, or an empty string."""
         clock = asyncio.get_running_loop().time
+        kernel_id, tail = await self._starts.complete(
+            self._launch(name, path),
+            "The start of a kernel",
+            lambda launched: self._stop(launched[0], now=True),
+        )
         began = clock()
         try:
             async with asyncio.timeout(self.ready_timeout):
                 await self._kernel(kernel_id).connect(first=True)
-        except TimeoutError:
-            return f"did not answer within {self.ready_timeout:g} s"
-        except ConnectionClosed as closed:
-            return closed.ending.message.removeprefix("The kernel ").rstrip(".")
+        except BaseException as error:
+            discarding = self._starts.spawn(self._stop(kernel_id, now=True), "Discarding a kernel")
+            await asyncio.wait({discarding})  # its failure is logged
+            if isinstance(error, TimeoutError):
+                problem = f"did not answer within {self.ready_timeout:g} s."
+            elif isinstance(error, ConnectionClosed):
+                problem = error.ending.message.removeprefix("The kernel ")
+            else:
+                raise
+            said = "" if tail is None else await tail.text()
+            wrote = f" Its last output:\n{said}" if said else ""
+            message = f"The kernel `{name}` {problem}{wrote}"
+            raise KernelStartFailed(message, stderr=said) from error
         log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, clock() - began)
-        return ""
+        return kernel_id
 
-    async def _launch(self, name: str, path: str | None) -> str:
+    async def _launch(self, name: str, path: str | None) -> tuple[str, StderrTail | None]:
+        """Have the manager start a kernel; return its id and the end of its stderr."""
         arguments: dict[str, Any] = {"path": path}
         environment = dict(self._environment())
         if path:
@@ -355,47 +327,27 @@ class Kernels:
         tail = StderrTail() if os.name == "posix" and self._is_local(name) else None
         if tail is not None:
             arguments["stderr"] = tail.writer
-            self._tails[kernel_id] = tail
         try:
             await self._manager.start_kernel(
                 kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
             )
-        except BaseException as error:
-            self._forget(kernel_id)
+        except (OSError, RuntimeError, ValueError, HTTPError) as error:
             # jupyter_client keeps it as pending, and shutdown_all then fails to stop it.
             getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
-            if isinstance(error, OSError | RuntimeError | ValueError | HTTPError):
-                message = f"The kernel `{name}` could not be started: {error}"
-                raise KernelStartFailed(message) from error
-            raise
+            message = f"The kernel `{name}` could not be started: {error}"
+            raise KernelStartFailed(message) from error
+        finally:
+            if tail is not None:
+                tail.writer.close()
         if tail is not None:
             # After a restart stderr is inherited: the pipe ends with this process of the kernel.
-            launched: Any = getattr(self._manager.get_kernel(kernel_id), "_launch_args", {})
-            if launched.pop("stderr", None) is not None:
-                tail.writer.close()
-        return kernel_id
+            getattr(self._manager.get_kernel(kernel_id), "_launch_args", {}).pop("stderr", None)
+        return kernel_id, tail
 
     def _is_local(self, name: str) -> bool:
         """Return whether a kernelspec's kernels are child processes of this one."""
         provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
         return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
-
-    def _start_failure(self, kernel_id: str, name: str, problem: str) -> KernelStartFailed:
-        tail = self._tails.get(kernel_id)
-        said = tail.text if tail is not None else ""
-        wrote = f" Its last output:\n{said}" if said else ""
-        return KernelStartFailed(f"The kernel `{name}` {problem}.{wrote}", stderr=said)
-
-    async def _discard(self, kernel_id: str) -> None:
-        """Remove the remains of a kernel that did not start or that nobody waits for."""
-        await self._stop(kernel_id, now=True)
-        self._forget(kernel_id)  # it is not watched before it is connected to
-
-    def _forget(self, kernel_id: str) -> None:
-        self._meters.pop(kernel_id, None)
-        tail = self._tails.pop(kernel_id, None)
-        if tail is not None:
-            tail.close()
 
     # -- stopping
 
@@ -450,15 +402,15 @@ class Kernels:
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
         """Have the manager shut a kernel down if it still has it, and wait for the end."""
-        kernel, watch = self._kernels.get(kernel_id), self._watches.get(kernel_id)
+        kernel = self._kernels.get(kernel_id)
         if kernel is not None:
             await kernel.settled()
         if kernel_id in self._manager:
             await self._ask(self._manager.shutdown_kernel(kernel_id, now=now))
         if kernel is not None:
             kernel.shut_down()
-        if watch is not None and watch is not asyncio.current_task():
-            await asyncio.wait({watch})
+            if kernel.watching is not None and kernel.watching is not asyncio.current_task():
+                await asyncio.wait({kernel.watching})
 
     # -- one kernel
 
@@ -479,8 +431,7 @@ class Kernels:
                 is_listed=lambda: kernel_id in self._manager,
                 emit=self._emit,
             )
-            watching = self._tasks.spawn(self._watch(kernel), f"Watching kernel {kernel_id}")
-            self._watches[kernel_id] = watching
+            kernel.watching = self._tasks.spawn(self._watch(kernel), f"Watching {kernel_id}")
         return kernel
 
     def _track(self, kernel_id: str, manager: Any, **observed: Any) -> Kernel:
@@ -494,8 +445,7 @@ class Kernels:
         finally:
             await kernel.close()
             if self._kernels.get(kernel.id) is kernel:
-                del self._kernels[kernel.id], self._watches[kernel.id]
-            self._forget(kernel.id)
+                del self._kernels[kernel.id]
 
     def _emit(self, event: KernelEvent) -> None:
         for listener in list(self._listeners.values()):  # a listener may change the subscriptions
