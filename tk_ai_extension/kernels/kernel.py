@@ -96,13 +96,12 @@ class Client(Protocol):
 
 def unpacked(parts: Sequence[bytes], unpack: Callable[[bytes], Any]) -> Message:
     """Return the message whose header, parent header, metadata and content are these JSON texts."""
-    header, parent, metadata, content = map(unpack, parts[:4])
+    header = unpack(parts[0])
     return {
         "msg_type": header["msg_type"],
         "header": header,
-        "parent_header": parent,
-        "metadata": metadata,
-        "content": content,
+        "parent_header": unpack(parts[1]),
+        "content": unpack(parts[3]),
     }
 
 

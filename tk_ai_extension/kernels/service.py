@@ -258,11 +258,7 @@ class Kernels:
         # A kernel that has not answered yet may not have its signal handler: a signal would end it.
         connection = await self.connection(kernel_id)
         if connection.interrupting(only):
-            try:
-                await self._ask(self._manager.interrupt_kernel(kernel_id))
-            except RuntimeError as error:
-                message = f"The kernel {kernel_id} cannot be interrupted: {error}"
-                raise KernelDied(message) from error
+            await self._ask(self._manager.interrupt_kernel(kernel_id))
 
     # -- starting
 
@@ -392,8 +388,6 @@ class Kernels:
             if asyncio.isfuture(answered):
                 # jupyter_server's own wait for an answer; `wait_ready` reports failures.
                 answered.add_done_callback(lambda done: done.cancelled() or done.exception())
-        except asyncio.InvalidStateError:
-            log.info("Another client restarted kernel %s at the same time", kernel_id)
         except (OSError, RuntimeError) as error:
             message = f"The kernel {kernel_id} could not be restarted: {error}"
             raise KernelStartFailed(message) from error

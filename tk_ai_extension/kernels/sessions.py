@@ -1,4 +1,4 @@
-"""Jupyter's sessions as `kernels.base.Sessions`: which kernel belongs to which notebook."""
+"""Jupyter's sessions: which kernel belongs to which notebook."""
 
 from __future__ import annotations
 
@@ -20,13 +20,10 @@ LIVE_PREFIX = "RTC:"
 class Sessions:
     """The sessions of jupyter_server's `SessionManager`, looked up by a notebook's path.
 
-    One notebook has one session, and so one kernel, whoever asks for it first. Two methods of the manager
-    are replaced:
-
-    - ``create_session``: JupyterLab asks for a session with a UUID in the place of the notebook's name, and
-      sets the path when its kernel has started. Here the session has the notebook's path from the start,
-      and a client that asks for another one joins it, also while its kernel starts.
-    - ``update_session``: a session that gets the path of another one replaces it, as after "Save as".
+    One notebook has one session, and so one kernel, whoever asks for it first. The manager's
+    ``create_session`` is replaced: JupyterLab asks for a session with a UUID in the place of the notebook's
+    name, and sets the path when its kernel has started. Here the session has the notebook's path from the
+    start, and a client that asks for another one joins it, also while its kernel starts.
 
     Args:
         manager: The session manager.
@@ -44,9 +41,7 @@ class Sessions:
         self._lock = lock
         self._bound = bound
         self._create = manager.create_session
-        self._update = manager.update_session
         manager.create_session = self._create_or_join
-        manager.update_session = self._update_alone
 
     async def kernel_of(self, path: str) -> str | None:
         """Return the id of the notebook's kernel, or None."""
@@ -54,13 +49,13 @@ class Sessions:
         return None if session is None else session["kernel"]["id"]
 
     async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:
-        """Create or update the notebook's session; see `kernels.base.Sessions.bind`."""
+        """Create the notebook's session; return its kernel, which is another one unless ``replace``."""
         session = await self._find(path)
         if session is None:
             name = PurePosixPath(path).name
             await self._create(path=path, name=name, type="notebook", kernel_id=kernel_id)
         elif replace:
-            await self._update(session["id"], kernel_id=kernel_id)
+            await self._manager.update_session(session["id"], kernel_id=kernel_id)
         else:
             return session["kernel"]["id"]
         if self._bound is not None:
@@ -77,7 +72,9 @@ class Sessions:
         if (session := await self._find(path)) is not None:
             prefix = LIVE_PREFIX if session["path"].startswith(LIVE_PREFIX) else ""
             with suppress(HTTPError):  # Its kernel has just ended.
-                await self._update(session["id"], path=prefix + new, name=PurePosixPath(new).name)
+                await self._manager.update_session(
+                    session["id"], path=prefix + new, name=PurePosixPath(new).name
+                )
 
     async def detach(self, path: str) -> None:
         """Take a deleted notebook's session from its path: a new notebook there does not join it.
@@ -108,18 +105,9 @@ class Sessions:
                 file = PurePosixPath(notebook).name
                 session = await self._create(prefix + notebook, file, type, kernel_name, kernel_id)
             elif kernel_id is not None and kernel_id != session["kernel"]["id"]:
-                await self._update(session["id"], kernel_id=kernel_id)
+                await self._manager.update_session(session["id"], kernel_id=kernel_id)
                 session = await self._manager.get_session(session_id=session["id"])
         return {**session, "path": path}
-
-    async def _update_alone(self, session_id: str, **changes: Any) -> None:
-        """Update a session as the manager does; another one that has its new path leaves it."""
-        notebook = _notebook_of(changes.get("path"), None)
-        if notebook is not None:
-            session = await self._find(notebook)
-            if session is not None and session["id"] != session_id:
-                await self.detach(notebook)
-        await self._update(session_id, **changes)
 
     async def _find(self, path: str) -> Json | None:
         return (await self._notebooks()).get(path.strip("/"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState
@@ -57,12 +56,9 @@ class StackQueue:
         if not ahead:
             return
         changed = asyncio.Event()
-
-        def on_event(event: KernelEvent) -> None:
-            if event.kernel_id == kernel_id:
-                changed.set()
-
-        unsubscribe = self._subscribe(on_event)
+        unsubscribe = self._subscribe(
+            lambda event: changed.set() if event.kernel_id == kernel_id else None
+        )
         try:
             while ahead := ahead & self._pending(kernel_id):
                 changed.clear()
@@ -73,8 +69,7 @@ class StackQueue:
                 except TimeoutError:
                     log.warning("The execution stack is stuck: not waiting for %s", ahead)
                     return
-                with suppress(TimeoutError):
-                    await asyncio.sleep(NEXT_STEP)
+                await asyncio.sleep(NEXT_STEP)
         finally:
             unsubscribe()
 
