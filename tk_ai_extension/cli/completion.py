@@ -11,7 +11,7 @@ from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
 from tk_ai_extension.cli.commands import COMMANDS, commands_of, tools_of
 from tk_ai_extension.cli.offline import stored_notebook
-from tk_ai_extension.cli.parsing import add_tool_arguments
+from tk_ai_extension.cli.parsing import OneNotebook, add_tool_arguments
 from tk_ai_extension.cli.session import Session
 from tk_ai_extension.model.errors import ToolError
 
@@ -38,6 +38,9 @@ def complete(session: Session) -> None:
                 _completed(action, FilesCompleter(("ipynb",)))
             elif action.dest in ("cell", "cells", "after", "before"):
                 _completed(action, cells)
+    # It runs no others, and then `cells` would not see which notebook is named.
+    safe_actions: set[Any] = argcomplete.safe_actions
+    safe_actions.add(OneNotebook)
     argcomplete.autocomplete(parser)
 
 

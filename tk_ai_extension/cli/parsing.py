@@ -54,14 +54,17 @@ def command_parser(name: str, summary: str, examples: Sequence[str]) -> Parser:
     return parser
 
 
-class _OneNotebook(argparse.Action):
+class OneNotebook(argparse.Action):
     """A notebook may be given as a positional argument or by ``-n``, but not twice."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
+    ) -> None:
+        """Set the notebook."""
         if values is None:
             return
         if getattr(namespace, self.dest, None) is not None:
-            parser.error(f"{option or 'NOTEBOOK'}: the notebook is already given")
+            parser.error(f"{option_string or 'NOTEBOOK'}: the notebook is already given")
         setattr(namespace, self.dest, values)
 
 
@@ -73,7 +76,7 @@ def add_notebook(
     help: str = "path or name of the notebook (default: the current one)",  # noqa: A002 - argparse's name
 ) -> None:
     """Add a command's notebook argument: ``-n``, and a positional one unless `by_place` is false."""
-    described: dict[str, Any] = {"action": _OneNotebook, "metavar": "NOTEBOOK"}
+    described: dict[str, Any] = {"action": OneNotebook, "metavar": "NOTEBOOK"}
     if by_place:
         nargs = None if required else "?"
         parser.add_argument("notebook", nargs=nargs, help=help, **described)
