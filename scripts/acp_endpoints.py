@@ -20,6 +20,9 @@ from tests.support.directed_model import Directed, direct
 
 Json = dict[str, Any]
 
+SEARCHED = ("insert_cell", "insert_and_execute_cell")
+"""Tools that the directed model calls without having searched for them."""
+
 
 class Endpoints:
     """Both endpoints on one port; stop them by `close`."""
@@ -86,8 +89,8 @@ class _Responses(_Handler):
                     spaces[name] = tool["name"]
         if "tool_search" in names:
             # Codex lists MCP tools only once its model has searched for them, and runs them anyway.
-            names.append("insert_cell")
-            spaces["insert_cell"] = "mcp__tk"
+            names += SEARCHED
+            spaces |= dict.fromkeys(SEARCHED, "mcp__tk")
         directed = _directed_input(body.get("input", ()), names)
         number = secrets.token_hex(6)
         await self.event(

@@ -1,0 +1,141 @@
+"""Agents of other makes over `nb mcp`: Claude Code and Codex, as installed, against a scripted model.
+
+Claude Code is the one that the SDK brings. Codex runs where `codex` is on the path:
+``npm install -g @openai/codex``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import claude_agent_sdk
+import pytest
+
+from scripts.acp_endpoints import Endpoints
+from tests.cli.conftest import NB, Nb, home, hosts, nb
+from tests.servers import StartServer
+from tests.support.directed_model import DirectedModel
+from tests.support.scripted_model import MODEL
+from tests.support.tab_page import TabPage
+
+__all__ = ["home", "nb"]
+
+WITHIN = 120
+"""Seconds in which an agent ends."""
+ADD = '@call insert_and_execute_cell {"notebook": "a.ipynb", "source": "print(6 * 7)"}'
+BUNDLED = Path(claude_agent_sdk.__file__).parent / "_bundled"
+
+
+@dataclass
+class Agent:
+    """An agent of another make.
+
+    Attributes:
+        command: Its command line for one message.
+        environment: Its variables.
+    """
+
+    command: list[str]
+    environment: dict[str, str]
+
+    async def ask(self, nb: Nb, message: str) -> str:
+        """Sends a message in the project's folder; returns what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            *self.command,
+            message,
+            cwd=nb.root,
+            env={**nb.environment, **self.environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), WITHIN)
+        assert process.returncode == 0, (out + err).decode()
+        return out.decode()
+
+
+@asynccontextmanager
+async def claude(nb: Nb) -> AsyncGenerator[Agent]:
+    model = DirectedModel()
+    program = shutil.which("claude", path=str(BUNDLED)) or shutil.which("claude")
+    assert program
+    servers = {"tk": {"command": NB[0], "args": [*NB[1:], "mcp"], "env": nb.environment}}
+    command = [
+        *(program, "--print", "--model", MODEL, "--strict-mcp-config"),
+        *("--output-format", "stream-json", "--verbose"),
+        *("--mcp-config", json.dumps({"mcpServers": servers})),
+        *("--allowed-tools", "mcp__tk", "--"),
+    ]
+    async with model.running():
+        folder = str(nb.root.parent / "claude")
+        own = {"CLAUDE_CONFIG_DIR": folder, "ENABLE_TOOL_SEARCH": "false"}
+        yield Agent(command, {**model.environment, **own})
+
+
+@asynccontextmanager
+async def codex(nb: Nb) -> AsyncGenerator[Agent]:
+    program = shutil.which("codex")
+    if program is None:
+        pytest.skip("codex is not installed")
+    endpoints = Endpoints()
+    folder = nb.root.parent / "codex"
+    folder.mkdir()
+    variables = ", ".join(f"{name} = {json.dumps(nb.environment[name])}" for name in nb.environment)
+    (folder / "config.toml").write_text(
+        'model = "gpt-5.5"\nmodel_provider = "scripted"\napproval_policy = "never"\n'
+        '[model_providers.scripted]\nname = "Scripted"\nwire_api = "responses"\n'
+        f'base_url = "{endpoints.url}/openai/v1"\nenv_key = "OPENAI_API_KEY"\n'
+        "[analytics]\nenabled = false\n"
+        f'[mcp_servers.tk]\ncommand = "{NB[0]}"\nargs = {json.dumps([*NB[1:], "mcp"])}\n'
+        # Else the first turn does not wait for the start of the project's server.
+        "required = true\n"
+        f'default_tools_approval_mode = "approve"\nenv = {{ {variables} }}\n'
+    )
+    command = [program, "exec", "--skip-git-repo-check", "--json", "--"]
+    environment = {"CODEX_HOME": str(folder), "OPENAI_API_KEY": "any"}
+    try:
+        yield Agent(command, environment)
+    finally:
+        await endpoints.close()
+
+
+@pytest.mark.proves("nb:mcp")
+@pytest.mark.timeout(2 * WITHIN)
+@pytest.mark.parametrize("connected", [claude, codex])
+async def test_it_finds_the_tools_and_runs_a_cell_in_a_project(nb: Nb, connected: Any) -> None:
+    nb.notebook("a.ipynb", "x = 1")
+    async with connected(nb) as agent:
+        out = await agent.ask(nb, ADD)
+    # Codex names the tools to its model only when that searches for them.
+    assert "mcp__tk__read_cell" in out or connected is codex
+    assert "42" in out
+    assert nb.read("a.ipynb").cells[1].outputs[0].text == "42\n"
+
+
+@pytest.mark.proves("nb:mcp", "nb:collaborate")
+@pytest.mark.timeout(2 * WITHIN)
+@pytest.mark.parametrize("connected", [claude, codex])
+async def test_it_works_in_the_notebook_that_a_person_has_open(
+    nb: Nb, start_server: StartServer, connected: Any
+) -> None:
+    server = await start_server()
+    nb.root = server.root
+    nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
+    nb.notebook("a.ipynb", "x = 1")
+    page = TabPage(server.url, server.token)
+    await page.connect()
+    opened = await page.open("a.ipynb")
+    async with connected(nb) as agent:
+        assert "42" in await agent.ask(nb, ADD)
+    cell = opened.cells[1]
+    assert cell["source"] == "print(6 * 7)"
+    assert cell["outputs"][0]["text"] == "42\n"
+    assert not hosts(nb)
+    await page.close()
