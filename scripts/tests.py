@@ -1,21 +1,17 @@
-"""Run the tests, then those that failed once more and alone.
+"""Run the tests, and other commands at the same time with less of the processors.
 
     python scripts/tests.py tests -n 4 --dist worksteal
     python scripts/tests.py --beside 'make lint' --beside 'make jest' tests -n 4
 
-Beside hundreds of kernels on two cores a machine may stall for seconds, so a test that failed runs once
-more, one at a time. A test that fails alone has failed. When more than three tests needed their second
-run, all of it has failed: that many are no stall of the machine. Which tests needed it is printed. The
-arguments are pytest's.
-
-Tests wait for much of their time. The commands of `--beside` run at once, with less of the processors
-than the tests; what one prints is shown when it has ended, and where one fails, all of it has failed.
+Tests wait for much of their time. What a command of `--beside` prints is shown when it has ended, and
+where one fails, all of it has failed. At the end stand the processor seconds of everything that ran. The
+other arguments are pytest's.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import resource
 import shlex
 import subprocess
 import sys
@@ -26,24 +22,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LAST_FAILED = Path(".pytest_cache", "v", "cache", "lastfailed")
-MOST = 3
-"""So many tests may need their second run."""
+CACHE = ROOT / ".pytest_cache"
 NICE = "5"
 """The niceness of commands beside the tests. With the lowest priority much of their work would be left at
 the end, where it does not keep all processors busy."""
-FAILED = 1
-"""pytest's exit code where tests failed; any other one is no matter of single tests."""
 
 
-def run(arguments: list[str], folder: Path, stdout: int | None = None) -> int:
-    """Runs pytest in a folder; its exit code."""
+def run(arguments: list[str], stdout: int | None = None) -> int:
+    """Run pytest and return its exit code."""
     command = [sys.executable, "-m", "pytest", *arguments]
-    return subprocess.run(command, cwd=folder, stdout=stdout, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, stdout=stdout, check=False).returncode
 
 
 @contextmanager
-def beside(command: str, folder: Path) -> Generator[Callable[[], int]]:
+def beside(command: str) -> Generator[Callable[[], int]]:
     """Run a command with a low priority.
 
     Returns:
@@ -51,7 +43,7 @@ def beside(command: str, folder: Path) -> Generator[Callable[[], int]]:
     """
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            ["nice", "-n", NICE, *shlex.split(command)], cwd=folder, stdout=output, stderr=output
+            ["nice", "-n", NICE, *shlex.split(command)], cwd=ROOT, stdout=output, stderr=output
         )
 
         def show() -> None:
@@ -73,36 +65,21 @@ def beside(command: str, folder: Path) -> Generator[Callable[[], int]]:
             shown.join()
 
 
-def main(arguments: list[str], folder: Path = ROOT) -> int:
-    """Runs the tests of a folder once or twice; the exit code."""
+def main(arguments: list[str]) -> int:
+    """Run the tests and the commands, and return the exit code."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--beside", action="append", default=[])
     options, arguments = parser.parse_known_args(arguments)
-    # What failed in other runs is no matter of this one.
-    (folder / LAST_FAILED).unlink(missing_ok=True)
     with ExitStack() as stack:
-        waits = [stack.enter_context(beside(command, folder)) for command in options.beside]
-        if not (folder / LAST_FAILED).parent.exists():
+        waits = [stack.enter_context(beside(command)) for command in options.beside]
+        if not CACHE.exists():
             # On a fresh clone, each worker would compile all modules and tests.
-            run([*arguments, "--collect-only"], folder, stdout=subprocess.DEVNULL)
-        code = run([*arguments, "--junitxml=reports/junit.xml"], folder)
+            run([*arguments, "--collect-only"], stdout=subprocess.DEVNULL)
+        code = run([*arguments, "--junitxml=reports/junit.xml"])
         other = max([0, *(wait() for wait in waits)])
-    return (once_more(folder) if code == FAILED else code) or other
-
-
-def once_more(folder: Path) -> int:
-    """Runs the tests that have failed, if they are few; the exit code."""
-    failed = sorted(json.loads((folder / LAST_FAILED).read_text(encoding="utf-8")))
-    if len(failed) > MOST:
-        print(
-            f"== {len(failed)} tests failed; at most {MOST} are run once more:", *failed, sep="\n"
-        )
-        return FAILED
-    print("== pytest, once more and alone:", *failed, sep="\n", flush=True)
-    code = run([*failed, "--junitxml=reports/again.xml"], folder)
-    if not code:
-        print("== passed in their second run only:", *failed, sep="\n")
-    return code
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"== {used.ru_utime + used.ru_stime:.0f} processor seconds")
+    return code or other
 
 
 if __name__ == "__main__":
