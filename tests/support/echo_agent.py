@@ -15,7 +15,7 @@ A session of it, as a chat uses one:
 ...     async def no_call(token, call, tool, arguments): ...
 ...     echo = EchoBackend()
 ...     provider = await echo.provider()
-...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, History(), None, None)
+...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, History(), None)
 ...     session = await echo.start(config)
 ...     credential = TurnCredential("turn 1", "a secret")
 ...     await session.send([TextBlock(text)], model=MODEL, credential=credential)

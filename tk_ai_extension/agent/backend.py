@@ -25,7 +25,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.agent.store import History
-from tk_ai_extension.agent.turn import TurnActions
+from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
@@ -115,6 +115,12 @@ class HistoryMissing(AgentDied):
 ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
 """Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
 
+Permit = Callable[[str, AgentAction], Awaitable[None]]
+"""Checks that an action of an agent may run, and asks the person if the mode requires it.
+
+It takes the token of the turn's credential. It raises InvalidTurnCredential after the turn, CallStopped if
+the turn ends meanwhile, and PermissionDenied if the mode forbids the action or the person denied it."""
+
 
 @dataclass(frozen=True)
 class SessionConfig:
@@ -129,9 +135,8 @@ class SessionConfig:
             `CancelledError`. Other agents call by MCP over HTTP, with the credential in the header
             `mcp.TURN`.
         history: History that the agent resumes.
-        cost: Cost of the history in US dollars; None if unknown.
-        actions: Carries out what an agent does outside the tools.
-        servers: MCP servers of the user that the agent starts; it asks `actions` for each call.
+        permit: Called before each action that an agent carries out itself.
+        servers: MCP servers of the user that the agent starts; it asks `permit` for each call.
     """
 
     provider: ModelProvider
@@ -140,8 +145,7 @@ class SessionConfig:
     registry: Registry
     call: ToolCall
     history: History
-    cost: float | None
-    actions: TurnActions
+    permit: Permit
     servers: Sequence[ServerConfig] = ()
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +17,6 @@ from tk_ai_extension.agent.backend import (
     AgentBackend,
     AgentSession,
     Checkpoint,
-    ContentBlock,
     HistoryMissing,
     ModelProvider,
     SessionConfig,
@@ -30,6 +29,7 @@ from tk_ai_extension.agent.events import (
     Done,
     End,
     Failed,
+    Noticed,
     Planned,
     PlanSettled,
     Retried,
@@ -37,7 +37,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, History
-from tk_ai_extension.agent.turn import Turn, TurnActions
+from tk_ai_extension.agent.turn import AgentAction, Turn
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.mcp.calls import error_content
 from tk_ai_extension.model.agent_errors import (
@@ -46,6 +46,7 @@ from tk_ai_extension.model.agent_errors import (
     ModelFailed,
     NoModel,
 )
+from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
 from tk_ai_extension.tools.registry import Registry
@@ -147,7 +148,7 @@ class _Agent:
 
 
 class LiveChat:
-    """A chat with a turn since the server started.
+    """A chat that this server has opened: its events, its queued turns, and its agent.
 
     One agent answers the turns in order. It is started with the first turn, and closed when the chat has
     been idle for a while; the next turn resumes its history.
@@ -155,44 +156,42 @@ class LiveChat:
     Args:
         services: What all chats share.
         chat: The stored chat.
-        log: The event log of the chat.
-        on_idle: Called when no turn is running or queued.
+
+    Attributes:
+        log: The event log.
+        lock: Held while a message is queued or turns are replaced, and while the chat is removed.
+        is_claimed: Whether no other server may answer in it.
     """
 
-    def __init__(
-        self,
-        services: ChatServices,
-        chat: Chat,
-        log: ChatLog,
-        on_idle: Callable[[LiveChat], None],
-    ) -> None:
+    def __init__(self, services: ChatServices, chat: Chat) -> None:
         self.id = chat.id
         self.user = chat.user
-        self.log = log
+        self.log = ChatLog(chat.id, services.store)
+        self.lock = asyncio.Lock()
+        self.is_claimed = False
         self._services = services
-        self._on_idle = on_idle
         self._waiting: deque[Turn] = deque()
         self._turn: Turn | None = None
-        # Answers the queued turns; None if there are none.
+        # Answers the turns, until no message comes any more.
         self._working: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
         # Answers the running turn, and whether the agent has it.
         self._answering: asyncio.Task[End] | None = None
         self._is_sent = False
         self._agent: _Agent | None = None
-        # Goes on if its turn is stopped: the next turn uses the agent.
-        self._starting: asyncio.Task[_Agent] | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._idle: asyncio.TimerHandle | None = None
+        self._knows_replaced = False
+        # Agents that start or are closed.
+        self._changing = BackgroundTasks(logger)
 
     @property
     def busy(self) -> bool:
         """Whether a turn is running or queued."""
-        return self._working is not None
+        return self._turn is not None or bool(self._waiting)
 
     @property
     def has_agent(self) -> bool:
         """Whether its agent is running."""
-        return self._agent is not None or self._starting is not None
+        return self._agent is not None
 
     @property
     def notebooks(self) -> set[str]:
@@ -243,6 +242,7 @@ class LiveChat:
         if plan is not None:
             turn.publish(plan)
         self._waiting.append(turn)
+        self._wake.set()
         self._begin()
         return turn_id
 
@@ -279,24 +279,26 @@ class LiveChat:
         if self._turn is not None and self._turn.id == turn_id:
             await self._turn.ended.wait()
 
+    def forget_replaced(self) -> None:
+        """Have the next turn start another agent: this one knows turns that were replaced."""
+        self._knows_replaced = True
+
     async def close(self, why: str) -> None:
         """Stop all turns, store the events and close the agent."""
         await self.stop(why=why)
         if self._answering is not None:
             self._answering.cancel()
-        if self._working is not None:
-            await asyncio.wait((self._working,))
+        if self._turn is not None:
+            await self._turn.ended.wait()
         # First: the server may be killed while the agent ends.
         await self.log.save()
         await self.rest()
 
     async def rest(self) -> None:
         """Close the agent, unless a turn is running: the next turn resumes its history."""
-        if self._idle is not None:
-            self._idle.cancel()
-        if not self.busy:
-            self._close_agent()
-        await self._until_closed()
+        if self._working is not None and not self.busy:
+            self._wake.set()
+            await asyncio.wait((self._working,), timeout=CLOSE)
 
     # -- the turns
 
@@ -306,16 +308,26 @@ class LiveChat:
             self._working = asyncio.create_task(self._work(), name="tk-ai chat")
 
     async def _work(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
+        """Answer turns until no message comes for a while, then close the agent."""
         try:
-            while self._waiting:
+            while await self._has_more():
                 await self._run(self._waiting.popleft())
         finally:
-            self._turn = self._working = None
-            idle = self._services.settings.idle
-            self._idle = asyncio.get_running_loop().call_later(idle, self._expire)
-            self._on_idle(self)
+            await self._close_agent()
+            self._working = None
+            if self._waiting:
+                self._begin()
+
+    async def _has_more(self) -> bool:
+        """Wait for a message, until the chat was idle for a while or rests."""
+        if not self._waiting:
+            try:
+                async with asyncio.timeout(self._services.settings.idle):
+                    await self._wake.wait()
+            except TimeoutError:
+                self.log.trim()
+        self._wake.clear()
+        return bool(self._waiting)
 
     async def _run(self, turn: Turn) -> None:
         """Answer a turn, from its begin to its end."""
@@ -343,8 +355,7 @@ class LiveChat:
         if self._is_sent:
             # Its further events would be taken for the next turn's, and it hears of no cancelled call.
             turn.cancel_calls()
-            self._close_agent()
-            await self._until_closed()
+            await self._close_agent()
         if error is None or (turn.is_stopped and isinstance(error, AgentDied)):
             return "stopped"
         if not isinstance(error, ToolError):
@@ -355,12 +366,15 @@ class LiveChat:
 
     async def _answer(self, turn: Turn) -> End:
         turn.publish(Began())
-        message = turn.message
+        services, message = self._services, turn.message
         await self._bind(turn)
         agent = await self._ready(turn)
-        blocks = await self._content(turn)
+        found = await content(services.workspace, services.registry, turn.caller, message)
+        for notice in found.notices:
+            turn.publish(Noticed(notice))
         credential, self._is_sent = turn.begin(), True
-        await self._within(turn, agent.send(blocks, model=message.model, credential=credential))
+        sending = agent.send(found.blocks, model=message.model, credential=credential)
+        await self._within(turn, sending)
         ended = await self._listen(agent, turn)
         if turn.is_stopped:
             return "stopped"
@@ -375,28 +389,13 @@ class LiveChat:
             NotebookNotFound, InvalidNotebook.
         """
         workspace, notebook = self._services.workspace, turn.message.about
-        while notebook is not None:
-            notebook.check_present()
-            path = notebook.path
-            try:
-                await workspace.read(await workspace.store.open(path))
-                kernel_id = await workspace.kernel_of(path)
-            except ToolError:
-                if notebook.path == path and not notebook.is_deleted:
-                    raise
-                continue
-            if notebook.path == path and not notebook.is_deleted:
-                workspace.notebooks.add(turn.caller, None, path, kernel_id)
-                return
-            # It was renamed meanwhile: another notebook may have that name now.
-
-    async def _content(self, turn: Turn) -> Sequence[ContentBlock]:
-        """Return the blocks of a turn's message; publish what of it could not be read."""
-        services = self._services
-        found = await content(services.workspace, services.registry, turn.caller, turn.message)
-        for notice in found.notices:
-            turn.notify(notice)
-        return found.blocks
+        if notebook is None:
+            return
+        notebook.check_present()
+        await workspace.read(await workspace.store.open(notebook.path))
+        kernel_id = await workspace.kernel_of(notebook.path)
+        notebook.check_present()
+        workspace.notebooks.add(turn.caller, None, notebook.path, kernel_id)
 
     async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
         """Publish what the agent reports until the turn has ended.
@@ -445,34 +444,26 @@ class LiveChat:
 
     async def _ready(self, turn: Turn) -> AgentSession:
         """Return the agent, started if there is none or if the provider or the history has changed."""
-        services = self._services
+        services, agent = self._services, self._agent
         backend = services.agent_of(turn.message.model)
         provider = await backend.provider()
         servers = await services.setup.servers.enabled(self.user)
-        await self.log.save()
-        is_stale = await services.store.is_stale(self.id)
-        if self._starting is not None:
-            await asyncio.wait((self._starting,))
-            self._started(self._starting)
-        if (agent := self._agent) is not None:
-            goes_on = agent.session.alive and not is_stale and agent.servers == servers
-            goes_on = goes_on and (agent.backend, agent.provider) == (backend, provider)
-            if not goes_on:
-                self._close_agent()
-        if self._agent is None:
-            await self._until_closed()
-            starting = asyncio.create_task(self._start(turn, backend, provider, servers))
-            self._starting = starting
-            starting.add_done_callback(self._started)
-            return (await asyncio.shield(starting)).session
-        return self._agent.session
-
-    def _started(self, starting: asyncio.Task[_Agent]) -> None:
-        """Keep the agent that has started, whether or not its turn goes on."""
-        if self._starting is starting:
-            self._starting = None
-            if not starting.cancelled() and starting.exception() is None:
-                self._agent = starting.result()
+        wanted = (backend, provider, servers)
+        if (
+            agent is not None
+            and agent.session.alive
+            and not self._knows_replaced
+            and (agent.backend, agent.provider, agent.servers) == wanted
+        ):
+            return agent.session
+        await self._close_agent()
+        starting = asyncio.create_task(self._start(turn, *wanted), name="tk-ai start of an agent")
+        # The turn ends at once if it is stopped; the next one waits until all of this agent is gone.
+        self._changing.keep(starting)
+        try:
+            return await asyncio.shield(starting)
+        finally:
+            starting.cancel()
 
     async def _start(
         self,
@@ -480,7 +471,7 @@ class LiveChat:
         backend: AgentBackend,
         provider: ModelProvider,
         servers: Sequence[ServerConfig],
-    ) -> _Agent:
+    ) -> AgentSession:
         """Start the agent with the history up to the last turn that was not replaced.
 
         Raises:
@@ -489,7 +480,9 @@ class LiveChat:
         services = self._services
         project = await find_instructions(services.workspace)
         for notice in project.unread:
-            turn.notify(notice)
+            turn.publish(Noticed(notice))
+        await self.log.save()
+        self._knows_replaced = False
         history = await services.store.history(self.id, turn.id)
         is_lost = history.is_lost
         if history.session is not None and services.owner_of(history.session) is not backend:
@@ -501,9 +494,8 @@ class LiveChat:
             instructions=instructions(backend.name, project),
             registry=services.registry,
             call=self._call,
-            actions=TurnActions(self._turn_of),
+            permit=self._permit,
             history=history,
-            cost=0.0 if history.session is None else await services.store.cost(self.id),
             servers=servers,
         )
         try:
@@ -511,28 +503,18 @@ class LiveChat:
         except HistoryMissing as error:
             logger.warning("The history of a chat is lost: %s", error.message)
             is_lost = True
-            session = await backend.start(replace(config, history=History(), cost=0.0))
+            session = await backend.start(replace(config, history=History()))
         if is_lost:
-            turn.notify(f"{turn.caller.name} has lost earlier messages of this chat.")
-        return _Agent(session, backend, provider, servers)
+            turn.publish(Noticed(f"{turn.caller.name} has lost earlier messages of this chat."))
+        self._agent = _Agent(session, backend, provider, servers)
+        return session
 
-    def _expire(self) -> None:
-        """Release what an idle chat does not need."""
-        self._close_agent()
-        self.log.trim()
-
-    def _close_agent(self) -> None:
-        """Close the agent in the background; the next one is started when it has ended."""
+    async def _close_agent(self) -> None:
+        """Close the agent, and wait for those that are closed already."""
         agent, self._agent = self._agent, None
-        starting, self._starting = self._starting, None
-        if agent is None and starting is None:
-            return
-        closing = self._closing
-        self._closing = asyncio.create_task(_closed(agent, starting, closing), name="tk-ai agent")
-
-    async def _until_closed(self) -> None:
-        if self._closing is not None:
-            await asyncio.wait((self._closing,))
+        if agent is not None:
+            self._changing.spawn(_close(agent.session), "The end of an agent")
+        await self._changing.join()
 
     async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
         """Store where the agent's history of the chat ends."""
@@ -554,6 +536,11 @@ class LiveChat:
             return error_content(error)
         return await turn.call(call, tool, arguments)
 
+    async def _permit(self, token: str, action: AgentAction) -> None:
+        """Check that an action of the agent may run; see `backend.Permit`."""
+        turn = self._turn_of(token)
+        await turn.run(turn.permit(action))
+
     def _turn_of(self, token: str) -> Turn:
         """Return the running turn of a credential's token.
 
@@ -565,23 +552,12 @@ class LiveChat:
         return found
 
 
-async def _closed(
-    agent: _Agent | None, starting: asyncio.Task[_Agent] | None, before: asyncio.Task[None] | None
-) -> None:
-    """Close an agent, or the one that is starting."""
-    if before is not None:
-        await asyncio.wait((before,))
-    if starting is not None:
-        starting.cancel()
-        await asyncio.wait((starting,), timeout=CLOSE)
-        if starting.done() and not starting.cancelled() and starting.exception() is None:
-            agent = starting.result()
-    if agent is None:
-        return
+async def _close(session: AgentSession) -> None:
+    """Close an agent, within a limit."""
     try:
         async with asyncio.timeout(CLOSE):
-            await agent.session.close()
+            await session.close()
     except TimeoutError:
-        logger.warning("%s was not closed within %.0f s", type(agent.session).__name__, CLOSE)
+        logger.warning("%s was not closed within %.0f s", type(session).__name__, CLOSE)
     except Exception:
-        logger.exception("%s was not closed", type(agent.session).__name__)
+        logger.exception("%s was not closed", type(session).__name__)

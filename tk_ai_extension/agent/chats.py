@@ -1,7 +1,6 @@
 """The chats of a server.
 
-Several servers may share the store. One server owns a chat from a message to the end of the last queued
-turn; another server can then continue it.
+Several servers may share the store. One that has answered in a chat keeps it until it stops.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ import asyncio
 import builtins
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
 from tk_ai_extension.agent.events import Done, Event, Failed, PlanSettled, Restored
 from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
-from tk_ai_extension.agent.store import MAX_CHAT, Chat, ChatLog
+from tk_ai_extension.agent.store import MAX_CHAT, Chat
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,
@@ -70,10 +69,9 @@ class Chats:
         self.agent_of = services.agent_of
         # Least recently used first.
         self._live: dict[str, LiveChat] = {}
-        self._logs: WeakValueDictionary[str, ChatLog] = WeakValueDictionary()
-        # Held while a message is queued in a chat, turns of it are replaced, or it is released.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # Idle chats that are released, and old ones that are removed.
+        # Held while a user's new chat is begun.
+        self._beginning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # Old chats that are removed.
         self._background = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
 
@@ -97,14 +95,16 @@ class Chats:
             path = None if about is None else about.stored_path
             found = await self._store.list(user)
             chat_id = next((chat.id for chat in found if chat.notebook == path), None)
-        sent = None
-        async with self._queueing(chat_id or f"new chats of {user}"):
-            if request.id is not None:
-                sent = await self._store.sent(user, request.id)
-            if sent is None:
-                return await self._send_new(user, request, chat_id)
-        chat_id, turn = sent
-        return StartedTurn(chat_id, turn, _of_turn(await self.follow(user, chat_id), turn))
+        if chat_id is None:
+            async with self._beginning[user]:
+                return await self._sent(user, request) or await self._begin(user, request)
+        async with self._queueing(user, chat_id) as (chat, live):
+            if (begun := await self._sent(user, request)) is not None:
+                return begun
+            message = await self._message(user, request)
+            if request.replaces is not None:
+                await self._replace(chat, live, request.replaces, undo=request.undo_replaced)
+            return await self._send(chat, live, message)
 
     async def answer_plan(self, user: str, chat_id: str, answer: PlanAnswer) -> StartedTurn:
         """Approve or reject the plan of a chat, and queue the turn that follows from it.
@@ -115,32 +115,29 @@ class Chats:
             PermissionDenied: the server only allows the mode `plan`.
             NoModel, NotebookNotFound, LimitReached.
         """
-        async with self._queueing((await self.get(user, chat_id)).id):
+        async with self._queueing(user, chat_id) as (chat, live):
             plan = await self._store.plan(chat_id)
             if plan is None or plan.turn != answer.plan:
                 raise NotFound(
                     "This chat has no pending plan of that turn.",
                     hint="It was answered, or another message was sent since. Ask for a new plan.",
                 )
-            chat = await self.get(user, chat_id)
             approved = answer.answer == "approve"
             mode = answer.mode if approved else "plan"
-            request = ChatRequest.model_construct(message=answer.message, mode=mode)
             # What is rejected is carried out nowhere.
             about = None
             if approved or not is_deleted(chat.notebook):
                 about = self._at(chat.notebook)
-            message = Message(request, about, "")
             if approved and self._workspace.policy.mode(Caller(user, mode=mode)) == "plan":
                 raise PermissionDenied(
                     "This server only allows the permission mode `plan`.",
                     hint="Ask its administrator to raise `mode_cap`.",
                 )
-            usual = str(plan.data["model"])
-            message.model = await self._services.model(answer.model, usual=usual)
-            await self._check(message)
+            model = await self._services.model(answer.model, usual=str(plan.data["model"]))
+            await self._check(about)
+            request = ChatRequest.model_construct(message=answer.message, mode=mode)
             settled = PlanSettled(plan.turn, "approved" if approved else "rejected")
-            return await self._send(chat, message, settled)
+            return await self._send(chat, live, Message(request, about, model), settled)
 
     def move(self, old: str, new: str) -> Awaitable[None]:
         """Update stored paths after a rename; see `ChatStore.move`. Messages hold their notebooks."""
@@ -160,8 +157,8 @@ class Chats:
         return [live for live in self._live.values() if live.busy]
 
     def busy(self, chat: Chat) -> bool:
-        """Whether a turn of a chat is running or queued, in this server or another."""
-        return chat.is_elsewhere or self._busy(chat.id)
+        """Whether a turn of a chat is running or queued in this server."""
+        return (live := self._live.get(chat.id)) is not None and live.busy
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """Return one of the user's chats.
@@ -171,15 +168,14 @@ class Chats:
         """
         return await self._store.get(user, chat_id)
 
-    async def events(self, user: str, chat_id: str, after: int = 0) -> builtins.list[Event]:
+    async def events(self, user: str, chat_id: str) -> builtins.list[Event]:
         """Return the events of a chat so far.
 
         Raises:
             ChatNotFound.
         """
-        await self.get(user, chat_id)
-        await self._save(chat_id)
-        return await self._store.events(chat_id, after)
+        await self._saved(user, chat_id)
+        return await self._store.events(chat_id)
 
     async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[Sequence[Event], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow.
@@ -187,43 +183,43 @@ class Chats:
         Raises:
             ChatNotFound.
         """
-        await self.get(user, chat_id)
-        await self._save(chat_id)
-        events = await self._store.page(chat_id, after)
-        return events, bool(events) and events[-1].id < await self._store.last(chat_id)
+        await self._saved(user, chat_id)
+        return await self._store.page(chat_id, after)
 
-    async def follow(self, user: str, chat_id: str, after: int = 0) -> AsyncIterator[Event]:
+    async def follow(
+        self, user: str, chat_id: str, after: int = 0, *, turn: str | None = None
+    ) -> AsyncIterator[Event]:
         """Yield the events of a chat after one, until the chat is deleted or the server stops.
+
+        Args:
+            user: The user.
+            chat_id: The chat.
+            after: Number of the last known event.
+            turn: Yield only this turn's events, up to its last one.
 
         Raises:
             ChatNotFound.
             InvalidArguments: there is no event of that number yet.
         """
-        chat = await self.get(user, chat_id)
-        log = await self._log(chat)
-        await log.save()
-        if not self.busy(chat) and await self._store.unended(chat_id):
-            async with self._queueing(chat_id):
-                with suppress(ChatElsewhere):
-                    await self._open(chat)
-        if not 0 <= after <= log.last:
+        live = await self._saved(user, chat_id)
+        if not live.is_claimed and await self._store.unended(chat_id):
+            # In a chat of another server, what is stored so far.
+            with suppress(ChatElsewhere):
+                await self._claim(live)
+        if not 0 <= after <= live.log.last:
             raise InvalidArguments(
                 f"This chat has no event {after} yet.",
                 hint="Omit Last-Event-ID to receive all events.",
             )
-        return log.after(after)
+        return live.log.after(after, turn=turn)
 
     async def stop(self, user: str, chat_id: str, turn: str | None = None) -> bool:
         """Stop the running and queued turns, or one of them; return whether there were any.
 
         Raises:
             ChatNotFound.
-            ChatElsewhere: another server runs them.
         """
-        chat = await self.get(user, chat_id)
-        if chat.is_elsewhere:
-            raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
-        live = self._live.get(chat_id)
+        live = self._live.get((await self.get(user, chat_id)).id)
         return live is not None and await live.stop(turn)
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
@@ -290,9 +286,8 @@ class Chats:
             ChatNotFound, ChatElsewhere.
             InvalidArguments: the chat has no such turn, or it was already replaced or restored.
         """
-        chat = await self.get(user, chat_id)
-        async with self._queueing(chat.id):
-            return await self._replace(chat, turn, undo=True)
+        async with self._queueing(user, chat_id) as (chat, live):
+            return await self._replace(chat, live, turn, undo=True)
 
     async def close(self) -> None:
         """End all chats and save their events; idempotent."""
@@ -302,22 +297,21 @@ class Chats:
 
     # -- messages
 
-    async def _send_new(self, user: str, request: ChatRequest, chat_id: str | None) -> StartedTurn:
-        """Queue a turn for a message that was not sent before; the caller holds the lock."""
-        message = Message(request, await self._notebook(user, request), "")
-        message.model = await self._services.model(request.model)
-        await self._check(message)
-        text = await self.setup.prompts.expand(user, request.message)
-        message.request = request.model_copy(update={"message": text})
-        if chat_id is not None:
-            chat = await self.get(user, chat_id)
-            if request.replaces is not None:
-                await self._replace(chat, request.replaces, undo=request.undo_replaced)
-            return await self._send(chat, message)
+    async def _sent(self, user: str, request: ChatRequest) -> StartedTurn | None:
+        """Return the turn of a message that was sent before under the same id; None if it was not."""
+        sent = None if request.id is None else await self._store.sent(user, request.id)
+        if sent is None:
+            return None
+        return StartedTurn(*sent, await self.follow(user, sent[0], turn=sent[1]))
+
+    async def _begin(self, user: str, request: ChatRequest) -> StartedTurn:
+        """Begin a new chat with a message; the caller holds the user's lock."""
+        message = await self._message(user, request)
         title = storable(" ".join(request.message.split()))[:MAX_TITLE]
         chat = await self._store.create(user, secrets.token_hex(12), title, message.notebook)
         try:
-            begun = await self._send(chat, message)
+            async with self._queueing(user, chat.id) as (_, live):
+                begun = await self._send(chat, live, message)
         except ToolError:
             self._live.pop(chat.id, None)
             await self._store.delete(chat)
@@ -325,6 +319,18 @@ class Chats:
         # The message is being answered, whatever becomes of old chats.
         self._background.spawn(self._remove_old(user), "Removing old chats")
         return begun
+
+    async def _message(self, user: str, request: ChatRequest) -> Message:
+        """Return a message as it is sent to a model, with its notebook.
+
+        Raises:
+            ChatNotFound, NotebookNotFound, PathRefused, InvalidArguments, NoModel, LimitReached.
+        """
+        about = await self._notebook(user, request)
+        model = await self._services.model(request.model)
+        await self._check(about)
+        text = await self.setup.prompts.expand(user, request.message)
+        return Message(request.model_copy(update={"message": text}), about, model)
 
     async def _notebook(self, user: str, request: ChatRequest) -> Notebook | None:
         """Return the notebook that a message is about; None for none.
@@ -339,8 +345,7 @@ class Chats:
             return None
         found = None
         if request.notebook_of is not None and request.chat is not None:
-            await self.get(user, request.chat)
-            await self._save(request.chat)
+            await self._saved(user, request.chat)
             found = await self._store.notebook_of(request.chat, request.notebook_of)
         if found is None and not is_deleted(request.notebook):
             found = self._workspace.contain(request.notebook)
@@ -356,25 +361,25 @@ class Chats:
             raise deleted_error(path)
         return None if path is None else self._workspace.by_path.at(path)
 
-    async def _check(self, message: Message) -> None:
+    async def _check(self, notebook: Notebook | None) -> None:
         """Check that a message's notebook can be read.
 
         Raises:
             InvalidArguments, NotebookNotFound.
         """
-        if message.about is not None:
-            message.about.check_present()
-            await (await self._workspace.store.open(message.about.path)).read()
+        if notebook is not None:
+            notebook.check_present()
+            await (await self._workspace.store.open(notebook.path)).read()
 
     async def _send(
-        self, chat: Chat, message: Message, plan: PlanSettled | None = None
+        self, chat: Chat, live: LiveChat, message: Message, plan: PlanSettled | None = None
     ) -> StartedTurn:
         """Queue a turn; the caller holds the chat's lock."""
         if chat.size > MAX_CHAT:
             raise LimitReached(
                 f"This chat has more than {MAX_CHAT // 1000000} MB.", hint="Start another chat."
             )
-        live = await self._open(chat)
+        await self._claim(live)
         await self._make_room(live)
         await self._store.used(chat.id, message.notebook)
         pending = None if plan else await self._store.plan(chat.id)
@@ -386,7 +391,9 @@ class Chats:
         await live.log.save()
         return StartedTurn(chat.id, turn, live.log.after(before, turn=turn))
 
-    async def _replace(self, chat: Chat, turn: str, *, undo: bool) -> builtins.list[TakenBack]:
+    async def _replace(
+        self, chat: Chat, live: LiveChat, turn: str, *, undo: bool
+    ) -> builtins.list[TakenBack]:
         """Stop a turn and all later ones, which the agent is to forget, and undo what they changed.
 
         Raises:
@@ -400,7 +407,7 @@ class Chats:
                 hint="Another message may have replaced it: reload the chat.",
             )
         replaced = turns[turns.index(turn) :]
-        live = await self._open(chat)
+        await self._claim(live)
         for each in replaced:
             await live.stop(each)
         taken: list[TakenBack] = []
@@ -415,7 +422,8 @@ class Chats:
                     self._workspace, _caller_of(chat), entries, of=of, raises=False
                 )
         await live.log.save()
-        await self._store.replace(chat.id, replaced)
+        if await self._store.replace(chat.id, replaced):
+            live.forget_replaced()
         if undo:
             live.log.add(turn, Restored(taken))
             await live.log.save()
@@ -431,42 +439,51 @@ class Chats:
 
     # -- open chats
 
-    async def _open(self, chat: Chat) -> LiveChat:
-        """Return a chat that this server owns now; the caller holds its lock.
+    @asynccontextmanager
+    async def _queueing(self, user: str, chat_id: str) -> AsyncGenerator[tuple[Chat, LiveChat]]:
+        """Hold the lock of one of the user's chats, whose events so far are stored.
 
         Raises:
-            ChatNotFound: it was deleted in the meantime.
-            ChatElsewhere: another server is running a turn in it.
+            ChatNotFound.
+        """
+        live = await self._saved(user, chat_id)
+        async with live.lock:
+            await live.log.save()
+            # It may have been deleted meanwhile.
+            yield await self.get(user, chat_id), live
+
+    async def _saved(self, user: str, chat_id: str) -> LiveChat:
+        """Open one of the user's chats, whose events so far are stored.
+
+        Raises:
+            ChatNotFound.
+        """
+        chat = await self.get(user, chat_id)
+        live = self._live.setdefault(chat.id, LiveChat(self._services, chat))
+        await live.log.save()
+        await live.log.catch_up()
+        return live
+
+    async def _claim(self, live: LiveChat) -> None:
+        """Make a chat this server's until it stops.
+
+        Raises:
+            AgentUnavailable: this server stops.
+            ChatElsewhere: another server has it.
         """
         if self._closing is not None:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")
-        chat = await self._store.claim(chat)
-        live = self._live.pop(chat.id, None)
-        last = await self._store.last(chat.id)
-        if live is None:
-            log = await self._log(chat)
-            for turn in await self._store.unended(chat.id):
-                # Its server was killed.
-                log.add(turn, Failed.of(AgentDied("The server stopped during this turn.")))
-                log.add(turn, Done("failed"))
-            live = LiveChat(self._services, chat, log, self._on_idle)
-        elif last > live.log.last:
-            # Another server continued the chat: its history has changed.
-            live.log.catch_up(last)
-            await live.rest()
-        self._live[chat.id] = live
-        return live
-
-    @asynccontextmanager
-    async def _queueing(self, chat_id: str) -> AsyncGenerator[None]:
-        """Queue messages in a chat, or replace turns of it, whose events so far are stored."""
-        async with self._lock(chat_id):
-            await self._save(chat_id)
-            try:
-                yield
-            finally:
-                if (live := self._live.get(chat_id)) is not None and not live.busy:
-                    self._on_idle(live)
+        if live.is_claimed:
+            return
+        unended = await self._store.claim(live.user, live.id)
+        await live.log.catch_up()
+        if live.is_claimed:
+            return
+        live.is_claimed = True
+        for turn in unended:
+            # Its server was killed.
+            live.log.add(turn, Failed.of(AgentDied("The server stopped during this turn.")))
+            live.log.add(turn, Done("failed"))
 
     async def _make_room(self, live: LiveChat) -> None:
         """Close the agent of the chat that was idle the longest, if there are too many.
@@ -474,6 +491,7 @@ class Chats:
         Raises:
             LimitReached: all of them are busy.
         """
+        self._live[live.id] = self._live.pop(live.id)
         others = [each for each in self._live.values() if each.has_agent or each.busy]
         if live.has_agent or live.busy or len(others) < self._services.settings.max_live:
             return
@@ -484,34 +502,6 @@ class Chats:
             )
         await idle.rest()
 
-    async def _log(self, chat: Chat) -> ChatLog:
-        """Return the event log of a chat."""
-        last = await self._store.last(chat.id)
-        if (log := self._logs.get(chat.id)) is None:
-            self._logs[chat.id] = log = ChatLog(chat.id, self._store, last)
-        log.catch_up(last)
-        return log
-
-    async def _save(self, chat_id: str) -> None:
-        """Wait until the store has all events of this server."""
-        if (log := self._logs.get(chat_id)) is not None:
-            await log.save()
-
-    def _busy(self, chat_id: str) -> bool:
-        """Whether a turn of a chat is running or queued in this server."""
-        return (live := self._live.get(chat_id)) is not None and live.busy
-
-    def _on_idle(self, live: LiveChat) -> None:
-        """Release an idle chat to other servers."""
-        self._background.spawn(self._release(live), "Releasing a chat")
-
-    async def _release(self, live: LiveChat) -> None:
-        # If it fails, the chat stays this server's until the next turn, or until the server stops.
-        async with self._lock(live.id):
-            # Another server must not number its events as those that are not stored yet.
-            if not live.busy and await live.log.save():
-                await self._store.release(live.id)
-
     async def _remove_old(self, user: str) -> None:
         """Remove a user's least recently used chats over the limits, but none with a turn."""
         for old in await self._store.over(user):
@@ -520,16 +510,15 @@ class Chats:
 
     async def _remove(self, chat: Chat, *, busy: bool = True) -> None:
         """End a chat and remove all its data; one with a turn only if ``busy``."""
-        async with self._lock(chat.id):
-            if not busy and self._busy(chat.id):
+        async with self._queueing(chat.user, chat.id) as (_, live):
+            if live.busy and not busy:
                 return
-            await self._store.claim(chat)
-            if (live := self._live.pop(chat.id, None)) is not None:
-                await live.close("The chat was deleted.")
+            await self._claim(live)
+            await live.close("The chat was deleted.")
             sessions = await self._store.sessions(chat)
             await self._store.delete(chat)
-            if (log := self._logs.pop(chat.id, None)) is not None:
-                await log.close()
+            self._live.pop(chat.id, None)
+            await live.log.close()
         for each in sessions:
             try:
                 await self._services.owner_of(each).forget(each)
@@ -541,23 +530,11 @@ class Chats:
         for live in self._live.values():
             self._background.spawn(live.close("The server stopped."), "Closing a chat")
         await self._background.join()
+        await asyncio.gather(*(live.log.close() for live in self._live.values()))
         self._live.clear()
-        await asyncio.gather(*(log.close() for log in [*self._logs.values()]))
         await self._store.close()
-
-    def _lock(self, chat_id: str) -> asyncio.Lock:
-        return self._locks.setdefault(chat_id, asyncio.Lock())
 
 
 def _caller_of(chat: Chat) -> Caller:
     """Return a chat as a caller outside of any turn, for a person's own actions on its changes."""
     return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)
-
-
-async def _of_turn(events: AsyncIterator[Event], turn: str) -> AsyncIterator[Event]:
-    """Yield the events of a turn from its first to its last one."""
-    async for event in events:
-        if event.turn == turn:
-            yield event
-            if event.kind == "done":
-                return

@@ -1,7 +1,7 @@
 """Each user's chats in SQLite, and the log of a chat's events.
 
 Followers of a log receive an event at once; it is stored a moment later, with text deltas coalesced.
-Several servers of one root share the file; a server claims a chat while it is running turns in it.
+Several servers of one root share the file; one that has answered in a chat keeps it until it stops.
 """
 
 from __future__ import annotations
@@ -60,10 +60,7 @@ CREATE TABLE IF NOT EXISTS chats (
     created REAL NOT NULL,
     updated REAL NOT NULL,
     size INTEGER NOT NULL DEFAULT 0,
-    -- The agent's session, and whether it holds turns that were replaced.
-    session TEXT,
-    stale INTEGER NOT NULL DEFAULT 0,
-    -- The server that is running turns.
+    -- The server that has answered in it.
     server TEXT
 ) STRICT;
 CREATE INDEX IF NOT EXISTS chats_by_user ON chats (user, updated);
@@ -94,7 +91,7 @@ CREATE TABLE IF NOT EXISTS events (
 ) STRICT;
 """
 
-_COLUMNS = "id, user, title, notebook, created, updated, size, session, server"
+_COLUMNS = "id, user, title, notebook, created, updated, size"
 
 # The path of a turn's notebook follows renames.
 _EVENTS = """
@@ -124,8 +121,6 @@ class Chat:
             that was deleted.
         created, updated: Seconds since the epoch.
         size: Size of its events in bytes.
-        session: Id of the agent's session with its history; None before the first response.
-        is_elsewhere: Whether another server is running a turn in it.
     """
 
     id: str
@@ -135,8 +130,6 @@ class Chat:
     created: float
     updated: float
     size: int
-    session: str | None
-    is_elsewhere: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +141,13 @@ class History:
         position: Last entry to resume, of a `Checkpoint`; None for all. With a position, later
             entries are forgotten.
         is_lost: Whether turns that were answered are not in it.
+        cost: Cost of the session in US dollars; None if unknown.
     """
 
     session: str | None = None
     position: str | None = None
     is_lost: bool = False
+    cost: float | None = 0.0
 
 
 class ChatStore:
@@ -176,7 +171,7 @@ class ChatStore:
             *(chat_id, user, title, notebook, now, now),
             failed="The chat was not created.",
         )
-        return Chat(chat_id, user, title, notebook, now, now, 0, None, is_elsewhere=False)
+        return Chat(chat_id, user, title, notebook, now, now, 0)
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """Return one of a user's own chats.
@@ -190,7 +185,7 @@ class ChatStore:
         """List a user's chats, most recently used first."""
         query = f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC"  # noqa: S608 (names)
         return await self._database.read(
-            lambda db: [self._described(row) for row in db.execute(query, (user,))]
+            lambda db: [Chat(*row) for row in db.execute(query, (user,))]
         )
 
     async def over(self, user: str) -> builtins.list[Chat]:
@@ -218,30 +213,29 @@ class ChatStore:
             "DELETE FROM chats WHERE id = ?", chat.id, failed="The chat was not deleted."
         )
 
-    async def claim(self, chat: Chat) -> Chat:
-        """Claim a chat for this server until it is released; return the chat.
+    async def claim(self, user: str, chat_id: str) -> Sequence[str]:
+        """Claim a chat for this server until it stops; return its turns without an end, oldest first.
 
         Raises:
             ChatElsewhere: another running server has claimed it.
             ChatNotFound: it was deleted in the meantime.
         """
 
-        def take(db: sqlite3.Connection) -> Chat:
-            self._has_claimed = True
+        def take(db: sqlite3.Connection) -> Sequence[str]:
             # No other server may read before this one has written.
             db.execute("BEGIN IMMEDIATE")
-            found = self._chat(db, chat.user, chat.id)
-            if found.is_elsewhere:
-                raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
-            db.execute("UPDATE chats SET server = ? WHERE id = ?", (self._server, chat.id))
-            return found
+            self._chat(db, user, chat_id)
+            [server] = db.execute("SELECT server FROM chats WHERE id = ?", (chat_id,)).fetchone()
+            if server not in (None, self._server) and is_alive(server.partition("@")[2]):
+                raise ChatElsewhere(
+                    "Another server of this folder has answered in this chat.",
+                    hint="Go on there, stop that server, or start another chat.",
+                )
+            db.execute("UPDATE chats SET server = ? WHERE id = ?", (self._server, chat_id))
+            return _unended(db, chat_id)
 
+        self._has_claimed = True
         return await self._database.run(take)
-
-    async def release(self, chat_id: str) -> None:
-        """Release a chat to other servers."""
-        update = "UPDATE chats SET server = NULL WHERE id = ? AND server = ?"
-        await self._write(update, chat_id, self._server)
 
     # -- the agent's history
 
@@ -249,55 +243,46 @@ class ChatStore:
         self, chat_id: str, turn: str, session: str, position: str | None = None
     ) -> None:
         """Store the agent's session with the chat's history, and its last entry at the end of a turn."""
-
-        def update(db: sqlite3.Connection) -> None:
-            db.execute(
-                "UPDATE turns SET session = ?, position = ? WHERE chat = ? AND id = ?",
-                (session, position, chat_id, turn),
-            )
-            # A turn that was replaced while it ran is not the chat's history.
-            db.execute(
-                "UPDATE chats SET session = ?, stale = 0 WHERE id = ? AND NOT EXISTS"
-                " (SELECT 1 FROM turns WHERE chat = ? AND id = ? AND replaced)",
-                (session, chat_id, chat_id, turn),
-            )
-
-        await self._database.run(update)
+        await self._write(
+            "UPDATE turns SET session = ?, position = ? WHERE chat = ? AND id = ?",
+            *(session, position, chat_id, turn),
+        )
 
     async def history(self, chat_id: str, turn: str) -> History:
-        """Return the history for an agent that is started for a turn."""
+        """Return the history for an agent that is started for a turn.
 
-        def select(db: sqlite3.Connection) -> tuple[Any, ...]:
-            row = db.execute("SELECT session, stale FROM chats WHERE id = ?", (chat_id,)).fetchone()
-            turns = db.execute(
-                "SELECT id, session, position, progress = 2 FROM turns"
-                " WHERE chat = ? AND NOT replaced ORDER BY rowid DESC",
-                (chat_id,),
-            )
-            return *(row or (None, False)), turns.fetchall()
+        A session that holds replaced turns ends at the last turn before them whose position is known.
+        """
+        rows = await self._rows(
+            "SELECT session, position, progress, replaced FROM turns"
+            " WHERE chat = ? AND id != ? ORDER BY rowid DESC",
+            *(chat_id, turn),
+        )
+        holds_replaced = is_lost = False
+        for session, position, progress, is_replaced in rows:
+            if is_replaced:
+                holds_replaced = holds_replaced or progress > 0
+            elif session is not None and (position is not None or not holds_replaced):
+                end = position if holds_replaced else None
+                cost = await self._cost(chat_id)
+                return History(session, end, is_lost and holds_replaced, cost)
+            else:
+                is_lost = is_lost or progress == 2
+        return History(is_lost=is_lost and holds_replaced)
 
-        session, is_stale, turns = await self._database.read(select)
-        if not is_stale:
-            return History(session)
-        is_lost = False
-        for each, its_session, position, is_answered in turns:
-            if position is not None:
-                return History(its_session, position, is_lost)
-            is_lost = is_lost or (is_answered and each != turn)
-        return History(is_lost=is_lost)
-
-    async def is_stale(self, chat_id: str) -> bool:
-        """Return whether the agent's session holds turns that were replaced."""
-        rows = await self._rows("SELECT stale FROM chats WHERE id = ?", chat_id)
-        return bool(rows and rows[0][0])
+    async def _cost(self, chat_id: str) -> float | None:
+        """Return the cost of the agent's session so far, in US dollars; None if it is unknown."""
+        rows = await self._rows(
+            "SELECT json_extract(data, '$.session_cost_usd') FROM events"
+            " WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
+            chat_id,
+        )
+        return rows[0][0] if rows else None
 
     async def sessions(self, chat: Chat) -> set[str]:
         """Return all sessions of agents with history of a chat."""
-        rows = await self._rows(
-            "SELECT session FROM turns WHERE chat = ? UNION SELECT session FROM chats WHERE id = ?",
-            *(chat.id, chat.id),
-        )
-        return {row[0] for row in rows if row[0] is not None}
+        query = "SELECT session FROM turns WHERE chat = ? AND session IS NOT NULL"
+        return {row[0] for row in await self._rows(query, chat.id)}
 
     # -- turns
 
@@ -314,21 +299,16 @@ class ChatStore:
         )
         return [row[0] for row in await self._rows(query, chat_id, chat_id, turn)]
 
-    async def replace(self, chat_id: str, turns: Sequence[str]) -> None:
-        """Record that turns were replaced: the agent is to forget them."""
+    async def replace(self, chat_id: str, turns: Sequence[str]) -> bool:
+        """Record that turns were replaced; return whether the agent knows any of them."""
 
-        def update(db: sqlite3.Connection) -> None:
-            for turn in turns:
-                db.execute(
-                    "UPDATE turns SET replaced = 1 WHERE chat = ? AND id = ?", (chat_id, turn)
-                )
-                db.execute(
-                    "UPDATE chats SET stale = 1 WHERE id = ? AND EXISTS"
-                    " (SELECT 1 FROM turns WHERE chat = ? AND id = ? AND progress)",
-                    (chat_id, chat_id, turn),
-                )
+        def update(db: sqlite3.Connection) -> bool:
+            rows = [(chat_id, turn) for turn in turns]
+            db.executemany("UPDATE turns SET replaced = 1 WHERE chat = ? AND id = ?", rows)
+            query = "SELECT progress FROM turns WHERE chat = ? AND id = ?"
+            return any(db.execute(query, row).fetchone()[0] for row in rows)
 
-        await self._database.run(update)
+        return await self._database.run(update)
 
     async def sent(self, user: str, message: str) -> tuple[str, str] | None:
         """Return the chat and the turn of a user's message of this id; None if there is none."""
@@ -396,30 +376,30 @@ class ChatStore:
 
         await self._database.run(insert, "The last events of the chat were not saved.")
 
-    async def events(self, chat_id: str, after: int = 0) -> builtins.list[Event]:
-        """Return all events of a chat after one."""
-        found: list[Event] = []
-        while page := await self.page(chat_id, after):
+    async def events(self, chat_id: str) -> builtins.list[Event]:
+        """Return all events of a chat."""
+        found, more = await self.page(chat_id)
+        while more:
+            page, more = await self.page(chat_id, found[-1].id)
             found += page
-            after = page[-1].id
         return found
 
-    async def page(self, chat_id: str, after: int = 0) -> builtins.list[Event]:
-        """Return a page of about `PAGE_BYTES` of the events after one."""
+    async def page(self, chat_id: str, after: int = 0) -> tuple[builtins.list[Event], bool]:
+        """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow."""
 
-        def select(db: sqlite3.Connection) -> list[Event]:
+        def select(db: sqlite3.Connection) -> tuple[list[Event], bool]:
             found: list[Event] = []
             size = 0
             with closing(db.execute(_EVENTS, (chat_id, after))) as rows:
                 for number, turn, at, kind, data, notebook in rows:
+                    if size >= PAGE_BYTES:
+                        return found, True
                     content = json.loads(data)
                     if kind in ("message", "plan"):
                         content["notebook"] = notebook
                     found.append(Event(number, turn, at, kind, content))
                     size += len(data)
-                    if size >= PAGE_BYTES:
-                        break
-            return found
+            return found, False
 
         return await self._database.read(select)
 
@@ -435,18 +415,9 @@ class ChatStore:
                 return Event(number, turn, at, kind, json.loads(data))
         return None
 
-    async def cost(self, chat_id: str) -> float | None:
-        """Return the cost of the agent's session so far, in US dollars; None if it is unknown."""
-        rows = await self._rows(
-            "SELECT data FROM events WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
-            chat_id,
-        )
-        return json.loads(rows[0][0])["session_cost_usd"] if rows else None
-
     async def unended(self, chat_id: str) -> Sequence[str]:
         """Return the turns of a chat without an end, oldest first."""
-        query = "SELECT id FROM turns WHERE chat = ? AND NOT ended ORDER BY rowid"
-        return [row[0] for row in await self._rows(query, chat_id)]
+        return await self._database.read(lambda db: _unended(db, chat_id))
 
     async def last(self, chat_id: str) -> int:
         """Return the number of the last event of a chat; 0 if there is none."""
@@ -470,12 +441,7 @@ class ChatStore:
         row = db.execute(query, (storable(chat_id), user)).fetchone()
         if row is None:
             raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
-        return self._described(row)
-
-    def _described(self, row: Sequence[Any]) -> Chat:
-        *columns, server = row
-        is_elsewhere = server not in (None, self._server) and is_alive(server.partition("@")[2])
-        return Chat(*columns, is_elsewhere=is_elsewhere)
+        return Chat(*row)
 
     async def _rows(
         self, query: str, *values: str | float | None
@@ -486,6 +452,11 @@ class ChatStore:
         self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
     ) -> None:
         await self._database.run(lambda db: db.execute(statement, values), failed)
+
+
+def _unended(db: sqlite3.Connection, chat_id: str) -> Sequence[str]:
+    query = "SELECT id FROM turns WHERE chat = ? AND NOT ended ORDER BY rowid"
+    return [row[0] for row in db.execute(query, (chat_id,))]
 
 
 def _detach(db: sqlite3.Connection, path: str) -> None:
@@ -511,24 +482,33 @@ class ChatLog:
     Args:
         chat_id: The chat.
         store: Where events are stored.
-        last: Number of the last stored event.
     """
 
-    def __init__(self, chat_id: str, store: ChatStore, last: int) -> None:
+    def __init__(self, chat_id: str, store: ChatStore) -> None:
         self._chat_id = chat_id
         self._store = store
-        self.last = last
-        self._saved = last
+        self.last = 0
+        """Number of the last event."""
+        self._saved = 0
+        # The newest events, as they were published: a follower that is behind places no text twice.
         self._kept: deque[Event] = deque()
         self._weight = 0
         self._saving: asyncio.Task[bool] | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
 
-    def add(self, turn: str, what: EventPayload) -> Event:
+    async def catch_up(self) -> None:
+        """Continue after the stored events, of this server or another."""
+        stored = await self._store.last(self._chat_id)
+        if stored > self.last:
+            self.last = self._saved = stored
+            self.trim()
+            self._wake()
+
+    def add(self, turn: str, what: EventPayload) -> None:
         """Add an event and wake the followers."""
-        event = Event.of(self.last + 1, turn, time.time(), what)
         self.last += 1
+        event = Event.of(self.last, turn, time.time(), what)
         self._kept.append(event)
         self._weight += _weight(event)
         while self._weight > MAX_KEPT:
@@ -536,7 +516,6 @@ class ChatLog:
         if event.kind not in _PIECES or self.last - self._saved >= DELTAS:
             self._save_soon()
         self._wake()
-        return event
 
     async def after(self, last: int = 0, *, turn: str | None = None) -> AsyncIterator[Event]:
         """Yield the events after one, then new ones.
@@ -547,28 +526,26 @@ class ChatLog:
                 until the log is closed.
         """
         while True:
-            present = self.last
-            found, is_all = await self._since(last)
+            present, more = self.last, False
+            first = self._kept[0].id if self._kept else self.last + 1
+            found = [event for event in self._kept if event.id > last]
+            if last < first - 1 and not self._is_closed:
+                await self.save()
+                page, more = await self._store.page(self._chat_id, last)
+                found = page or found
             for event in found:
                 last = event.id
                 if turn in (None, event.turn):
                     yield event
                     if turn is not None and event.kind == "done":
                         return
-            # Events that could not be stored are lost.
-            last = max(last, present) if is_all else last
+            if not more:
+                # Events that could not be stored are lost.
+                last = max(last, present)
             if self.last <= last:
                 if self._is_closed:
                     return
                 await self._changed.wait()
-
-    def catch_up(self, last: int) -> None:
-        """Continue after events that another server has stored."""
-        if last > self.last:
-            self._kept.clear()
-            self._weight = 0
-            self.last = self._saved = last
-            self._wake()
 
     async def save(self) -> bool:
         """Store the events so far; return whether all are stored. Others are tried again later."""
@@ -588,15 +565,6 @@ class ChatLog:
         self._is_closed = True
         self._wake()
         await self.save()
-
-    async def _since(self, last: int) -> tuple[Sequence[Event], bool]:
-        """Return events after one, and whether they are all there are."""
-        first = self._kept[0].id if self._kept else self.last + 1
-        if last < first - 1:
-            await self.save()
-            if page := await self._store.page(self._chat_id, last):
-                return page, False
-        return [event for event in self._kept if event.id > last], True
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -158,10 +158,6 @@ class Turn:
         """Whether a call is running."""
         return bool(self._running)
 
-    def notify(self, said: str) -> None:
-        """Publish an information for the person."""
-        self.publish(Noticed(said))
-
     def begin(self) -> TurnCredential:
         """Issue the credential of its calls, valid until the turn is stopped or settled."""
         self._credential = self.workspace.turns.issue(self)
@@ -279,9 +275,37 @@ class Turn:
         if self._cancelled_call is not None:
             await self._publish_changes(self._cancelled_call)
 
-    def expect_edits(self, call: str, files: dict[str, str | None]) -> None:
-        """Remember files as they are before an approved action of the agent's own edits them."""
-        self._edits[call] = files
+    async def permit(self, action: AgentAction) -> None:
+        """Check that an action of the agent's own may run; see `backend.Permit`."""
+        workspace, notebook = self.workspace, action.proposal.notebook or ""
+        effect = _effect(workspace.files, action)
+        files = await _files(workspace, action) if effect == "WRITE" else {}
+        try:
+            await workspace.policy.check(
+                self.caller,
+                action.tool,
+                effect,
+                arguments=action.arguments,
+                proposal=action.proposal,
+                approver=ChatApprover(self, action.call),
+                scope=action.scope,
+            )
+        except (PermissionDenied, PermissionRequired) as refusal:
+            await workspace.journal.record(
+                self.caller,
+                notebook,
+                action.tool,
+                f"refused: {refusal.message}",
+                kind="refused",
+                state="failed",
+                note=refusal.code,
+            )
+            raise
+        if files:
+            self._edits[action.call] = files
+        if effect != "READ":
+            summary = f"{action.tool}: {action.proposal.title}"
+            await workspace.journal.record(self.caller, notebook, action.tool, summary, kind="run")
 
     async def _record_edits(self, call: str) -> None:
         """Record what an action of the agent's own has changed in files, so that it can be undone."""
@@ -289,7 +313,8 @@ class Turn:
             try:
                 await editing.record_file(self.workspace, self.caller, path, before)
             except ToolError as error:
-                self.notify(f"The change of {path} cannot be undone here: {error.message}")
+                said = f"The change of {path} cannot be undone here: {error.message}"
+                self.publish(Noticed(said))
         await self._publish_changes(call)
 
     def _known(self, call: str, tool: str) -> _Call:
@@ -440,65 +465,6 @@ class ChatApprover:
         return None
 
 
-# -- what an agent does outside the registry's tools
-
-
-class TurnActions:
-    """What an agent in another process does outside the registry's tools.
-
-    Every method takes the token of the turn's credential. It raises InvalidTurnCredential after the
-    turn, and CallStopped if the turn ends meanwhile.
-
-    Args:
-        turn_of: Returns the turn of a token.
-    """
-
-    def __init__(self, turn_of: Callable[[str], Turn]) -> None:
-        self._turn_of = turn_of
-
-    async def permit(self, token: str, action: AgentAction) -> None:
-        """Check that an action may run, and ask the person if the mode requires it.
-
-        Raises:
-            PermissionDenied: The mode forbids it, or the person denied it.
-        """
-        turn = self._turn_of(token)
-        await turn.run(_permit(turn, action))
-
-
-async def _permit(turn: Turn, action: AgentAction) -> None:
-    workspace, caller, notebook = turn.workspace, turn.caller, action.proposal.notebook
-    effect = _effect(workspace.files, action)
-    files = await _files(turn, action) if effect == "WRITE" else {}
-    try:
-        await workspace.policy.check(
-            caller,
-            action.tool,
-            effect,
-            arguments=action.arguments,
-            proposal=action.proposal,
-            approver=ChatApprover(turn, action.call),
-            # Its name is what the agent calls it, each time.
-            scope=action.scope,
-        )
-    except (PermissionDenied, PermissionRequired) as refusal:
-        await workspace.journal.record(
-            caller,
-            notebook or "",
-            action.tool,
-            f"refused: {refusal.message}",
-            kind="refused",
-            state="failed",
-            note=refusal.code,
-        )
-        raise
-    if files:
-        turn.expect_edits(action.call, files)
-    if effect != "READ":
-        summary = f"{action.tool}: {action.proposal.title}"
-        await workspace.journal.record(caller, notebook or "", action.tool, summary, kind="run")
-
-
 def _effect(files: Files, action: AgentAction) -> Effect:
     """Return the effect of an action: reading or writing elsewhere is what a shell does, and asks as one.
 
@@ -537,14 +503,14 @@ def _is_below_root(files: Files, path: str) -> bool:
     return len(PurePosixPath(inside).parts) < len(PurePosixPath(path).parts)
 
 
-async def _files(turn: Turn, action: AgentAction) -> dict[str, str | None]:
+async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | None]:
     """Return the text files that an action concerns, as they are; None for one that does not exist."""
     files: dict[str, str | None] = {}
     for path in action.paths:
         # Of other files nothing can be undone.
         with suppress(PathRefused, NotReadable):
-            inside = turn.workspace.files.locate(path)
-            files[inside] = await editing.read_file(turn.workspace, inside)
+            inside = workspace.files.locate(path)
+            files[inside] = await editing.read_file(workspace, inside)
     return files
 
 

@@ -124,7 +124,7 @@ class AcpSession:
         self._model = config.model
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: _Turn | None = None
-        self._cost = config.cost
+        self._cost = config.history.cost
         self._prompting: asyncio.Task[None] | None = None
         self._tools = ToolSocket(build_tool_server(config.registry, self.call_tool), process.pid)
         self._connection = Connection(self._handle, process.writer, process.reader)
@@ -451,7 +451,7 @@ class AcpSession:
             self._emit(turn, *turn.translator.show(call))
             try:
                 action = action_of(call, self._title, self._own_folder)
-                await self._config.actions.permit(turn.token, action)
+                await self._config.permit(turn.token, action)
             except (CallStopped, InvalidTurnCredential):
                 return cancelled()
             except ToolError:

@@ -158,7 +158,7 @@ class ClaudeSession:
         self._model = config.model
         self._turn = turn
         self._redact = redact
-        self._translator = Translator(redact, config.cost or 0.0)
+        self._translator = Translator(redact, config.history.cost or 0.0)
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
         self._ended = "Claude's process has ended."
@@ -354,7 +354,7 @@ def _permit(config: SessionConfig, turn: _TurnToken) -> CanUseTool:
         try:
             if not tool.startswith(PREFIX):
                 action = _action(tool, arguments, context.tool_use_id or "")
-                await config.actions.permit(turn.token, action)
+                await config.permit(turn.token, action)
         except ToolError as refusal:
             return sdk.PermissionResultDeny(message=refusal.as_text())
         return sdk.PermissionResultAllow(updated_input=arguments)
