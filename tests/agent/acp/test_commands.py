@@ -59,6 +59,8 @@ def test_a_setting_adds_replaces_and_hides_agents(programs: Path) -> None:
 def test_an_invalid_entry_is_refused_with_what_to_write(said: Any) -> None:
     with pytest.raises(InvalidArguments, match="acp_agents"):
         commands.configured({"mine": said})
+    with pytest.raises(InvalidArguments, match="acp_agents"):
+        commands.configured({"mine:own": ["mine"]})
     with pytest.raises(TraitError, match="command"):
         TkAIExtensionApp(acp_agents={"mine": said})
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing import Any, ClassVar
 
 from tk_ai_extension.agent.environment import NETWORK, inherited, matches
 from tk_ai_extension.model.agent_errors import AgentUnavailable
@@ -35,15 +33,19 @@ class AgentCommand:
         hint: What to do if it is not logged in.
     """
 
-    name: Annotated[str, Field(pattern="^[^:]+$")]
+    name: str
     title: str
-    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    command: tuple[str, ...]
     variables: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     logins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     hint: str = ""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.name or ":" in self.name or not self.command:
+            raise ValueError("An agent has a command, and a name without a colon.")
 
     @property
     def prefix(self) -> str:
@@ -85,6 +87,9 @@ def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
     Raises:
         InvalidArguments: An entry has another form.
     """
+    # Not at the start of a server, which does not need it.
+    from pydantic import TypeAdapter, ValidationError
+
     adapter = TypeAdapter(AgentCommand)
     found: dict[str, AgentCommand | None] = {}
     for name, said in agents.items():
