@@ -2,10 +2,6 @@ import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-/** Maximum number of entries of a server. The oldest are removed first. */
-const MAX_COUNT = 500;
-/** Maximum characters of an entry. */
-const MAX_LENGTH = 500_000;
 /** Maximum age of an entry in milliseconds: longer than that of a server's journal. */
 const MAX_AGE = 180 * 86_400_000;
 
@@ -36,6 +32,9 @@ export class BrowserStorage implements IStorage {
   constructor(server: string) {
     this._storage = localStorageOrNull();
     this._prefix = `tk-ai-extension ${server} `;
+    for (const key of this._keys.filter(each => this._read(each) === undefined)) {
+      this._storage?.removeItem(key);
+    }
     window.addEventListener('storage', ({ storageArea, key }) => {
       if (storageArea === this._storage && key?.startsWith(this._prefix) === true) {
         this._changed.emit(key.slice(this._prefix.length));
@@ -57,25 +56,13 @@ export class BrowserStorage implements IStorage {
     return Promise.resolve(keys.map(key => [key.slice(start.length), this._read(key)?.value]));
   }
 
-  /**
-   * Save an entry. If the quota is exceeded, the oldest others are removed, one by one.
-   *
-   * One that is too long, or has no room even so, is not saved: the former value and all others stay.
-   */
+  /** Save an entry. If the browser has no room for it, the former value stays. */
   save(name: string, value: ReadonlyPartialJSONValue): Promise<void> {
-    const key = this._prefix + name;
-    const text = JSON.stringify({ time: Date.now(), value } satisfies IStoredEntry);
-    const isNew = this._textOf(key) === '';
-    if (
-      text.length <= MAX_LENGTH &&
-      (this._write(key, text) || this._writeInsteadOfOlder(key, text)) &&
-      isNew
-    ) {
-      this._others(key).forEach(([other, time], place, { length }) => {
-        if (time === 0 || length - place >= MAX_COUNT) {
-          this._storage?.removeItem(other);
-        }
-      });
+    const entry: IStoredEntry = { time: Date.now(), value };
+    try {
+      this._storage?.setItem(this._prefix + name, JSON.stringify(entry));
+    } catch {
+      // The quota is exceeded.
     }
     return Promise.resolve();
   }
@@ -91,50 +78,12 @@ export class BrowserStorage implements IStorage {
 
   private _read(key: string): IStoredEntry | undefined {
     try {
-      const saved = JSON.parse(this._textOf(key)) as IStoredEntry;
+      const saved = JSON.parse(this._storage?.getItem(key) ?? '') as IStoredEntry;
       return Date.now() - saved.time < MAX_AGE ? saved : undefined;
     } catch {
       // There is no entry, or it is not valid.
       return undefined;
     }
-  }
-
-  /** Write an entry. Return whether the quota allowed it. */
-  private _write(key: string, text: string): boolean {
-    try {
-      this._storage?.setItem(key, text);
-      return true;
-    } catch {
-      return false;
-    }
-  }
-
-  /** Remove the oldest other entries until one can be written; none if all were not enough. */
-  private _writeInsteadOfOlder(key: string, text: string): boolean {
-    const others = this._others(key).map(([other]) => [other, this._textOf(other)] as const);
-    const isEnough = others.join('').length > text.length - this._textOf(key).length;
-    const isWritten =
-      isEnough &&
-      others.some(([other]) => {
-        this._storage?.removeItem(other);
-        return this._write(key, text);
-      });
-    if (isEnough && !isWritten) {
-      others.forEach(other => this._write(...other));
-    }
-    return isWritten;
-  }
-
-  /** The other entries with their times, from the oldest. Expired and invalid ones have the time 0. */
-  private _others(key: string): (readonly [key: string, time: number])[] {
-    return this._keys
-      .filter(other => other !== key)
-      .map(other => [other, this._read(other)?.time ?? 0] as const)
-      .sort(([, one], [, other]) => one - other);
-  }
-
-  private _textOf(key: string): string {
-    return this._storage?.getItem(key) ?? '';
   }
 
   /** Null if the browser denies access. */
