@@ -144,7 +144,7 @@ def jp_server_config(jp_server_config: Config, backend: str) -> Config:
         jupyter_server_nbmodel=True,
         tk_ai_extension=True,
     )
-    jp_server_config.TkAIExtensionApp.executor = backend
+    jp_server_config.TkAIExtensionApp.executor = "auto" if backend == "stack" else backend
     return jp_server_config
 
 

@@ -104,7 +104,7 @@ async def test_without_the_stack_executions_go_direct(
     server: Server, kernel_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        kernels = Kernels(server.manager, backend="stack")
+        kernels = Kernels(server.manager)
     assert kernels.backend == "direct"
-    assert "jupyter_server_nbmodel is not enabled" in caplog.text
+    assert "Using the executor `direct`" in caplog.text
     await kernels.close()

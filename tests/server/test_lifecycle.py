@@ -132,9 +132,9 @@ async def test_it_is_served_below_any_base_url_on_any_port_and_on_no_second_one(
 @pytest.mark.parametrize(
     ("executor", "number"),
     [
-        ("stack", signal.SIGTERM),
+        ("auto", signal.SIGTERM),
         ("direct", signal.SIGINT),
-        pytest.param("stack", signal.SIGINT, marks=pytest.mark.soak),
+        pytest.param("auto", signal.SIGINT, marks=pytest.mark.soak),
         pytest.param("direct", signal.SIGTERM, marks=pytest.mark.soak),
     ],
 )

@@ -37,6 +37,7 @@ from tk_ai_extension.kernels.executor import Ending
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
+    Client,
     Connection,
     Kernel,
     Source,
@@ -162,8 +163,8 @@ class RemoteKernel(Kernel):
     remote = True
     grace = 1.0
 
-    def __init__(self, kernel_id: str, manager: Any, **observed: Any) -> None:
-        super().__init__(kernel_id, manager, **observed)
+    def __init__(self, kernel_id: str, manager: Any, **options: Any) -> None:
+        super().__init__(kernel_id, manager, **options)
         self._process = ""  # the session of the messages of the present process
         self._announced_at: float | None = None  # when the process announced its end
         self._look_now = asyncio.Event()
@@ -172,6 +173,11 @@ class RemoteKernel(Kernel):
     def name(self) -> str:
         """The name of its kernelspec."""
         return str((self.manager.kernel or {}).get("name", ""))
+
+    @property
+    def language(self) -> str:
+        """Its language in lower case; empty until it has answered."""
+        return self._language
 
     @property
     def stopping(self) -> bool:
@@ -220,9 +226,9 @@ class RemoteKernel(Kernel):
         """Note that the manager has shut it down on request."""
         self._end(SHUT_DOWN)
 
-    async def _open(self) -> WebSocketClient | None:
+    async def _open(self) -> Client | None:
         try:
-            client = await WebSocketClient.open(self.id)
+            return await WebSocketClient.open(self.id)
         except FAILURES as error:
             status = status_of(error)
             if status == 404:
@@ -230,7 +236,6 @@ class RemoteKernel(Kernel):
             elif not self._is_replaced or status is None or status < 500:
                 raise unavailable(error) from error
             return None
-        return client
 
     def _answered(self, connection: Connection) -> None:
         super()._answered(connection)
@@ -317,6 +322,7 @@ class GatewayKernels(Kernels):
     """
 
     backend = "gateway"
+    kernel_class = RemoteKernel
 
     async def _ask(self, request: Any) -> Any:
         try:
@@ -346,9 +352,6 @@ class GatewayKernels(Kernels):
                     ) from error
                 log.warning("The gateway failed to start a kernel, trying again: %s", error)
         raise AssertionError("the last attempt returns or raises")
-
-    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> RemoteKernel:
-        return RemoteKernel(kernel_id, manager, **observed)
 
 
 def status_of(error: BaseException) -> int | None:
@@ -387,6 +390,5 @@ def gateway_address() -> str:
 def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> Kernels:
     """Return the service for a server's kernels; the options are those of `Kernels`."""
     if isinstance(manager, GatewayMappingKernelManager):
-        log.info("Kernels are behind a gateway: executions go over WebSockets")
-        return GatewayKernels(manager, specs, **options | {"stack": None, "backend": "direct"})
+        return GatewayKernels(manager, specs, **options | {"stack": None})
     return Kernels(manager, specs, **options)

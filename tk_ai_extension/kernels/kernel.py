@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -162,21 +161,19 @@ class Connection:
         self._receives = asyncio.Event()
         self._readers = [asyncio.create_task(self._read(source)) for source in client.sources]
 
-    async def kernel_info(self, *, on_shell: bool) -> None:
+    async def kernel_info(self) -> None:
         """Request kernel_info until the kernel replies and iopub is subscribed.
 
         A kernel drops what it publishes before the subscription has reached it (slow joiner).
-        jupyter_client's ``wait_for_ready`` waits another 0.2 s, and for the cell that runs.
-
-        Args:
-            on_shell: Whether the reply must come on the shell channel, which a running cell blocks.
+        jupyter_client's ``wait_for_ready`` waits another 0.2 s, and for the cell that runs: a kernel
+        replies on control meanwhile.
 
         Raises:
             ConnectionClosed.
         """
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         while not answer.done() or not self._receives.is_set():
-            for channel in ("shell",) if on_shell else ("shell", "control"):
+            for channel in ("shell", "control"):
                 self._infos[self._send(channel, "kernel_info_request", {})] = answer
             await answer
             with suppress(TimeoutError):
@@ -276,14 +273,17 @@ class Connection:
             info.set_result(message)
 
 
-class Kernel(ABC):
+class Kernel:
     """A kernel through all its processes, with the one client that is kept open for each.
+
+    Its process is on this machine: its end is seen, with its exit code. A subclass is for kernels elsewhere.
 
     Args:
         kernel_id: Its id.
         manager: Its kernel manager.
         is_listed: Returns whether the server still has the kernel.
         emit: Called with each `KernelEvent`.
+        context: Makes the sockets.
     """
 
     remote = False
@@ -298,11 +298,11 @@ class Kernel(ABC):
         *,
         is_listed: Callable[[], bool],
         emit: Callable[[KernelEvent], None],
+        context: zmq.asyncio.Context,
     ) -> None:
         self.id = kernel_id
         self.manager = manager
         self.restarts = 0
-        self.language = ""
         self.state: KernelState = "unknown"
         self.ending: Ending | None = None
         """Why the kernel no longer answers; None while it may."""
@@ -312,6 +312,9 @@ class Kernel(ABC):
         """The task that runs `watch`."""
         self._is_listed = is_listed
         self._emit = emit
+        self._context = context
+        self._language = ""
+        self._meter: UsageMeter | None = None
         self._alive = asyncio.Event()
         self._alive.set()
         self._connecting = asyncio.Lock()
@@ -319,44 +322,33 @@ class Kernel(ABC):
         self._tasks = BackgroundTasks(log)
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The name of its kernelspec."""
+        return self.manager.kernel_name
 
     @property
-    @abstractmethod
+    def language(self) -> str:
+        """Its language in lower case; empty if it is unknown."""
+        return self._language or str(getattr(self.manager.kernel_spec, "language", "")).lower()
+
+    @property
     def stopping(self) -> bool:
         """Whether it is being shut down or restarted, if this server knows of it."""
+        return bool(getattr(self.manager, "shutting_down", False)) or not self._alive.is_set()
 
-    @abstractmethod
     async def ask_state(self) -> KernelState:
         """Return the state of a kernel that is not connected."""
+        return getattr(self.manager, "execution_state", None) or "unknown"
 
     async def usage(self) -> Usage | None:
         """Return the resources of its process; None if they are unknown."""
-        return None
-
-    @abstractmethod
-    async def settled(self) -> None:
-        """Wait until nobody is starting or stopping it: a manager cannot do both at once."""
-
-    @abstractmethod
-    async def watch(self) -> Ending:
-        """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
-
-    @abstractmethod
-    async def _open(self) -> Client | None:
-        """Return a client of the present process; None if it cannot be reached yet.
-
-        Raises:
-            GatewayUnavailable: its gateway cannot be reached.
-        """
-
-    def restarted(self) -> None:  # noqa: B027 - the process of a local kernel shows it
-        """Note that the manager has restarted it on request."""
-
-    def shut_down(self) -> None:  # noqa: B027 - the process of a local kernel shows it
-        """Note that the manager has shut it down on request."""
+        process = local_process(self.manager)
+        if process is None:
+            return None
+        if self._meter is None or self._meter.pid != process.pid:
+            self._meter = UsageMeter(process.pid)
+        # It inspects every child process: off the event loop.
+        return await asyncio.to_thread(self._meter.measure)
 
     @property
     def connection(self) -> Connection | None:
@@ -372,8 +364,7 @@ class Kernel(ABC):
         Waits for a kernel that is being restarted, without a timeout.
 
         Args:
-            first: Whether the kernel was just started: it must then answer on its shell channel, which
-                a running cell would block, and is not retried if it dies.
+            first: Whether the kernel was just started: it is then not retried if it dies.
 
         Raises:
             ConnectionClosed: the kernel is gone.
@@ -393,7 +384,7 @@ class Kernel(ABC):
                 connection = self._connection = Connection(client, self._observe)
                 try:
                     async with asyncio.timeout(ANSWER_TIMEOUT):
-                        await connection.kernel_info(on_shell=first)
+                        await connection.kernel_info()
                 except TimeoutError:
                     log.info("Kernel %s has not answered for %g s", self.id, ANSWER_TIMEOUT)
                 except ConnectionClosed:
@@ -406,17 +397,76 @@ class Kernel(ABC):
                     self._answered(connection)
                     return connection
 
+    async def settled(self) -> None:
+        """Wait until nobody is starting or stopping it: a manager cannot do both at once."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT):
+                while not self.manager.ready.done():  # noqa: ASYNC110 - it is replaced meanwhile
+                    await asyncio.sleep(STEP_INTERVAL)
+
+    async def watch(self) -> Ending:
+        """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
+        while True:
+            process = local_process(self.manager)
+            code = await process_end(self.manager)
+            self._alive.clear()
+            if not self.manager.shutting_down and local_process(self.manager) is process:
+                ending = Ending("died", f"The kernel {describe_exit(code)}.")
+                comes_back = getattr(self.manager, "autorestart", False) and hasattr(
+                    self.manager, "restarter_class"
+                )
+            else:
+                ending = RESTARTED if await self._replaced(process, STOP_TIMEOUT) else SHUT_DOWN
+                comes_back = ending is RESTARTED
+            log.info("Kernel %s: %s", self.id, ending.message)
+            connection = self.connection
+            if connection is not None:
+                await self._client.drain()
+            if self._connection is not None:
+                self._connection.close(ending)
+            self.ending = ending
+            self.state = "dead"
+            if comes_back:
+                self.state = "restarting" if ending.kind == "died" else "starting"
+            self._notify(ending.kind)
+            if not comes_back or not await self._replaced(process):
+                self.state = "dead"
+                self._alive.set()  # `connect` must not wait for a process that never comes
+                if comes_back:
+                    self._notify("died")
+                return ending
+            self.restarts += 1
+            self.ending = None
+            self._on_state("starting")
+            self._alive.set()
+            if connection is not None:
+                self._tasks.spawn(self._reconnect(), f"Connecting to kernel {self.id}")
+
+    def restarted(self) -> None:
+        """Note that the manager has restarted it on request; here its process shows that."""
+
+    def shut_down(self) -> None:
+        """Note that the manager has shut it down on request; here its process shows that."""
+
     async def close(self) -> None:
         """Close the connection; the kernel keeps running."""
         if self._connection is not None:
             self._connection.close(CLOSED)
         await self._tasks.close()
 
+    async def _open(self) -> Client | None:
+        """Return a client of the present process; None if it cannot be reached yet."""
+        session = self.manager.session
+        # Its own identity: a kernel replies to the last client of one.
+        own = Session(key=session.key, signature_scheme=session.signature_scheme)
+        self._client = SocketClient(self.manager.client(session=own, context=self._context))
+        return self._client
+
     def _answered(self, connection: Connection) -> None:
         """Learn from a reply to kernel_info."""
         assert connection.info is not None
         about: Any = connection.info["content"].get("language_info") or {}
-        self.language = str(about.get("name", "")).lower()
+        self._language = str(about.get("name", "")).lower()
         if self.state in {"starting", "restarting", "unknown"}:
             self._on_state("idle")
 
@@ -460,98 +510,6 @@ class Kernel(ABC):
 
     def _notify(self, kind: Any, **fields: Any) -> None:
         self._emit(KernelEvent(self.id, kind, self.state, **fields))
-
-
-class LocalKernel(Kernel):
-    """A kernel whose process is on this machine: its end is seen, with its exit code.
-
-    Args:
-        context: Makes the sockets.
-    """
-
-    def __init__(
-        self, kernel_id: str, manager: Any, *, context: zmq.asyncio.Context, **observed: Any
-    ) -> None:
-        super().__init__(kernel_id, manager, **observed)
-        self._context = context
-        self._meter: UsageMeter | None = None
-        self.language = str(getattr(manager.kernel_spec, "language", "")).lower()
-
-    @property
-    def name(self) -> str:
-        """The name of its kernelspec."""
-        return self.manager.kernel_name
-
-    @property
-    def stopping(self) -> bool:
-        """Whether it is being shut down or restarted."""
-        return bool(getattr(self.manager, "shutting_down", False)) or not self._alive.is_set()
-
-    async def ask_state(self) -> KernelState:
-        """Return the state that jupyter_server has noted."""
-        return getattr(self.manager, "execution_state", None) or "unknown"
-
-    async def usage(self) -> Usage | None:
-        """Return the resources of its process; None if it has ended."""
-        process = local_process(self.manager)
-        if process is None:
-            return None
-        if self._meter is None or self._meter.pid != process.pid:
-            self._meter = UsageMeter(process.pid)
-        # It inspects every child process: off the event loop.
-        return await asyncio.to_thread(self._meter.measure)
-
-    async def _open(self) -> SocketClient:
-        session = self.manager.session
-        # Its own identity: a kernel replies to the last client of one.
-        own = Session(key=session.key, signature_scheme=session.signature_scheme)
-        self._client = SocketClient(self.manager.client(session=own, context=self._context))
-        return self._client
-
-    async def settled(self) -> None:
-        """Wait until the manager is neither starting nor stopping it."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_TIMEOUT):
-                while not self.manager.ready.done():  # noqa: ASYNC110 - it is replaced meanwhile
-                    await asyncio.sleep(STEP_INTERVAL)
-
-    async def watch(self) -> Ending:
-        """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
-        while True:
-            process = local_process(self.manager)
-            code = await process_end(self.manager)
-            self._alive.clear()
-            if not self.manager.shutting_down and local_process(self.manager) is process:
-                ending = Ending("died", f"The kernel {describe_exit(code)}.")
-                comes_back = getattr(self.manager, "autorestart", False) and hasattr(
-                    self.manager, "restarter_class"
-                )
-            else:
-                ending = RESTARTED if await self._replaced(process, STOP_TIMEOUT) else SHUT_DOWN
-                comes_back = ending is RESTARTED
-            log.info("Kernel %s: %s", self.id, ending.message)
-            connection = self.connection
-            if connection is not None:
-                await self._client.drain()
-            if self._connection is not None:
-                self._connection.close(ending)
-            self.ending = ending
-            self.state = "dead"
-            if comes_back:
-                self.state = "restarting" if ending.kind == "died" else "starting"
-            self._notify(ending.kind)
-            if not comes_back or not await self._replaced(process):
-                self.state = "dead"
-                self._alive.set()  # `connect` must not wait for a process that never comes
-                if comes_back:
-                    self._notify("died")
-                return ending
-            self.restarts += 1
-            self.ending = None
-            self._on_state("starting")
-            self._alive.set()
-            if connection is not None:
-                self._tasks.spawn(self._reconnect(), f"Connecting to kernel {self.id}")
 
     async def _replaced(self, old: Any, timeout: float | None = None) -> bool:
         """Wait until the manager has another process (True) or no longer the kernel (False)."""

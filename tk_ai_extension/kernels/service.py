@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import zmq
@@ -27,7 +27,7 @@ from tk_ai_extension.kernels.base import (
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.executor import Run
-from tk_ai_extension.kernels.kernel import Connection, ConnectionClosed, Kernel, LocalKernel
+from tk_ai_extension.kernels.kernel import Connection, ConnectionClosed, Kernel
 from tk_ai_extension.kernels.process import StderrTail
 from tk_ai_extension.kernels.stack import StackQueue
 from tk_ai_extension.model.background import BackgroundTasks, outcome
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
 
 log = logging.getLogger(__name__)
-
-Backend = Literal["auto", "stack", "direct"]
 
 READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
@@ -68,13 +66,12 @@ class Kernels:
         environment: Returns the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
         max_output_bytes: Limit of the outputs that are kept for one execution.
-        stack: jupyter_server_nbmodel's ExecutionStack if that extension is enabled, else None.
-        backend: ``auto`` joins the stack's queue if there is one; ``stack`` also logs a warning if
-            there is none. ``direct`` never does.
+        stack: jupyter_server_nbmodel's ExecutionStack, the queue of which code joins; None for none.
     """
 
     backend = "direct"
     """The name of the executor, as in logs, `Execution.backend` and get_kernel_status."""
+    kernel_class: type[Kernel] = Kernel
 
     def __init__(
         self,
@@ -85,7 +82,6 @@ class Kernels:
         ready_timeout: float = READY_TIMEOUT,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         stack: Any = None,
-        backend: Backend = "auto",
     ) -> None:
         self._manager: Any = manager  # its methods are annotated only in part
         self._specs = specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager()
@@ -101,12 +97,10 @@ class Kernels:
         self._context.setsockopt(zmq.RCVHWM, 0)
         self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
         self._queue: StackQueue | None = None
-        if stack is not None and backend != "direct":
+        if stack is not None:
             self._queue = StackQueue(stack, self.subscribe, lambda each: self._kernel(each).state)
             self.backend = "stack"
-        elif backend != "direct":
-            level = logging.WARNING if backend == "stack" else logging.INFO
-            log.log(level, "Using the direct executor: jupyter_server_nbmodel is not enabled")
+        log.info("Using the executor `%s`", self.backend)
 
     async def kernelspecs(self) -> list[Kernelspec]:
         """Return the installed kernelspecs, the default one first.
@@ -419,17 +413,15 @@ class Kernels:
         manager = self._manager.get_kernel(kernel_id)
         kernel = self._kernels.get(kernel_id)
         if kernel is None or kernel.manager is not manager:
-            kernel = self._kernels[kernel_id] = self._track(
+            kernel = self._kernels[kernel_id] = self.kernel_class(
                 kernel_id,
                 manager,
                 is_listed=lambda: kernel_id in self._manager,
                 emit=self._emit,
+                context=self._context,
             )
             kernel.watching = self._tasks.spawn(self._watch(kernel), f"Watching {kernel_id}")
         return kernel
-
-    def _track(self, kernel_id: str, manager: Any, **observed: Any) -> Kernel:
-        return LocalKernel(kernel_id, manager, context=self._context, **observed)
 
     async def _watch(self, kernel: Kernel) -> None:
         try:

@@ -12,7 +12,6 @@ from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed_environment, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
-from tk_ai_extension.kernels.service import Backend
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode
@@ -51,7 +50,9 @@ def build_components(
     hidden = bool(getattr(managers.contents, "allow_hidden", False))
     linked = [Path(folder) for folder in app.linked_folders]
     contain_notebook = partial(notebook_path, root, allow_hidden=hidden, linked=linked)
-    stack = find_execution_stack(managers.server.extension_manager)
+    stack = None
+    if app.executor == "auto":
+        stack = find_execution_stack(managers.server.extension_manager)
     notices = Notices()
     store = NotebookRouter(
         root or Path(),
@@ -85,7 +86,6 @@ def build_components(
         ready_timeout=app.kernel_start_timeout,
         max_output_bytes=app.max_output,
         stack=stack,
-        backend=cast("Backend", app.executor),
     )
     workspace = Workspace(
         store=store,

@@ -56,11 +56,10 @@ class ExtensionSettings(HasTraits):
     # -- kernels
 
     executor = Enum(
-        ("auto", "stack", "direct"),
+        ("auto", "direct"),
         "auto",
-        help="""What runs code: jupyter_server_nbmodel's ExecutionStack (`stack`), this extension's own
-        connections (`direct`), or the stack if that extension is enabled (`auto`). Kernels behind a
-        gateway have their own executor.""",
+        help="""When code runs: after what jupyter_server_nbmodel's ExecutionStack has, if that extension is
+        enabled (`auto`), or at once (`direct`). Kernels behind a gateway have their own executor.""",
     ).tag(config=True)
 
     kernel_start_timeout = Float(
