@@ -49,7 +49,7 @@ class Page {
     const needs = { order: true, cells: [key] };
     const op = `${this._ops++}`;
     const { version: since } = this;
-    return this.ask({ method: 'apply', op, since, exact: true, needs, steps: [step] });
+    return this.ask({ method: 'apply', op, since, needs, steps: [step] });
   }
 
   get known(): string[] {

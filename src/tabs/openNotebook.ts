@@ -229,11 +229,11 @@ export class OpenNotebook {
     this._keepActive(active);
   }
 
-  private _isCurrent({ needs, since, exact }: IApply): boolean {
+  private _isCurrent({ needs, since }: IApply): boolean {
     if (needs.order && this.versions.orderVersion > since) {
       return false;
     }
-    return needs.cells.every(id => this.versions.isUnchangedSince(id, since, exact));
+    return needs.cells.every(id => this.versions.isUnchangedSince(id, since));
   }
 
   private _remember(op: string): void {

@@ -9,9 +9,6 @@ import { OpenNotebook } from './openNotebook';
 import type { IncomingRequest, ITabInfo } from './protocol';
 import { Refusal } from './protocol';
 
-/** Milliseconds between two notifications that a notebook changed. */
-const NOTE_EVERY = 500;
-
 /** The notebooks that are open in this page: publishes them to the server, and answers its requests. */
 export class OpenNotebooks {
   constructor(
@@ -67,11 +64,11 @@ export class OpenNotebooks {
       this._publishSoon();
     });
     context.model.stateChanged.connect((_, { name }) => {
-      if (name === 'dirty') {
-        this._publishSoon();
+      // The answer to a request says it as well.
+      if (name === 'dirty' && !this._answering.has(notebook)) {
+        this._report(notebook);
       }
     });
-    notebook.versions.ticked.connect(() => this._note(notebook));
     this._publish();
   }
 
@@ -106,32 +103,22 @@ export class OpenNotebooks {
   private _publish(): void {
     const tabs = this._notebooks.map(each => this._tabInfo(each));
     const list = ++this._lists;
-    // A request that still waits is not received in this sense, whatever came after it.
-    const received = Math.min(this._lastRequest, ...[...this._waiting].map(id => id - 1));
-    if (this._connection.send({ tabs, received, list })) {
+    if (this._connection.send({ tabs, list })) {
       const fresh = this._notebooks.filter(each => !this._known.has(each));
       fresh.forEach(each => this._known.add(each));
       this._fresh.set(list, fresh);
     }
   }
 
-  /** Notify the server that a notebook changed, throttled. */
-  private _note(notebook: OpenNotebook): void {
-    if (this._noted.has(notebook)) {
-      return;
-    }
-    this._noted.add(notebook);
-    window.setTimeout(() => {
-      this._noted.delete(notebook);
-      this._connection.send({ changed: notebook.id, dirty: notebook.dirty });
-    }, NOTE_EVERY);
+  /** Report whether a notebook has unsaved changes. */
+  private _report(notebook: OpenNotebook): void {
+    this._connection.send({ changed: notebook.id, dirty: notebook.dirty });
   }
 
   // --- messages of the server
 
   private _onOpened(): void {
-    this._lastRequest = 0;
-    this._waiting = new Set();
+    this._session++;
     this._known = new WeakSet();
     this._publish();
   }
@@ -153,44 +140,43 @@ export class OpenNotebooks {
   }
 
   private async _answer(request: IncomingRequest): Promise<void> {
-    this._lastRequest = Math.max(this._lastRequest, request.id);
     const answer = request.id;
-    const waiting = this._waiting;
-    let reply: object;
+    const session = this._session;
+    const notebook = this._notebooks.find(each => each.id === request.tab);
+    if (notebook === undefined) {
+      const message = 'That notebook is not open here.';
+      this._connection.send({ answer, error: { code: 'not_open', message, status: 0 } });
+      return;
+    }
+    let reply: object = {};
+    this._answering.add(notebook);
     try {
-      const notebook = this._notebooks.find(each => each.id === request.tab);
-      if (notebook === undefined) {
-        throw new Refusal('not_open', 'That notebook is not open here.');
-      }
-      waiting.add(answer);
       await notebook.caughtUp;
-      if (waiting !== this._waiting) {
-        // It came over a former connection: the server sends it again, or uses another tab.
-        return;
+      // What came over a former connection, the server sends again, or it uses another tab.
+      if (session === this._session) {
+        reply = { result: await notebook.answer(request) };
       }
-      waiting.delete(answer);
-      reply = { result: await notebook.answer(request) };
     } catch (error) {
       const known = error instanceof Refusal ? error : new Refusal('bad_request', String(error));
       const { code, message, status } = known;
       reply = { error: { code, message, status } };
     }
-    if (waiting === this._waiting && request.method !== 'written') {
+    this._answering.delete(notebook);
+    if (session === this._session && request.method !== 'written') {
       // Over another connection, it would be taken for the answer to another request.
-      this._connection.send({ answer, ...reply });
-    }
-    if (request.method !== 'read') {
-      this._publish();
+      this._connection.send({ answer, dirty: notebook.dirty, ...reply });
+    } else {
+      this._report(notebook);
     }
   }
 
   private _notebooks: OpenNotebook[] = [];
-  /** Ids of requests on this connection that wait until a file was read. */
-  private _waiting = new Set<number>();
+  /** The notebooks with a request that is not answered yet. */
+  private readonly _answering = new Set<OpenNotebook>();
   private _known = new WeakSet<OpenNotebook>();
   private readonly _fresh = new Map<number, OpenNotebook[]>();
-  private readonly _noted = new Set<OpenNotebook>();
   private _isPublishing = false;
   private _lists = 0;
-  private _lastRequest = 0;
+  /** The number of the connection. */
+  private _session = 0;
 }

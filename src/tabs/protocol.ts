@@ -51,8 +51,6 @@ export interface IApply {
   reverts?: string;
   /** The last version that the server knows. */
   since: number;
-  /** Whether outputs count as changes, too. */
-  exact: boolean;
   /** What must not have changed since that version. */
   needs: { order: boolean; cells: string[] };
   steps: Step[];
@@ -89,6 +87,7 @@ export interface IWritten {
 /** A request of the server to a notebook. */
 export type TabRequest = IRead | IApply | IOutputs | ISave | IWritten | { method: 'refresh' };
 
+/** `written` has no id, and no answer. */
 export type IncomingRequest = TabRequest & { id: number; tab: string };
 
 export type Code = 'not_open' | 'too_large' | 'file_changed' | 'save_failed' | 'bad_request';

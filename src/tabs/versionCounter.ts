@@ -6,26 +6,18 @@ import type {
   YCodeCell
 } from '@jupyter/ydoc';
 import { UUID } from '@lumino/coreutils';
-import type { ISignal } from '@lumino/signaling';
-import { Signal } from '@lumino/signaling';
 
 interface IKnown {
   cell: ISharedCell;
-  /** The version of its last change, and of the last one outside of its outputs. */
+  /** The version of its last change. */
   at: number;
-  sourceVersion: number;
   /** Disconnects from its signals. */
   detach: () => void;
 }
 
 /** Return whether a change of a cell concerns what is stored in the file. */
-export function isStored(change: CellChange): boolean {
+function isStored(change: CellChange): boolean {
   return Object.keys(change).some(key => key !== 'executionStateChange');
-}
-
-/** Return whether a change of a cell concerns more than its outputs. */
-export function isOfSource(change: CellChange): boolean {
-  return 'sourceChange' in change || 'metadataChange' in change || 'attachmentsChange' in change;
 }
 
 /**
@@ -51,11 +43,6 @@ export class VersionCounter {
   /** The version of the last change of metadata or format. */
   metadataVersion = 0;
 
-  /** Emitted after each change. */
-  get ticked(): ISignal<this, void> {
-    return this._ticked;
-  }
-
   /** Return the key of a cell: its id, unless another cell has that. It stays the same. */
   keyOf(cell: ISharedCell): string {
     return this._keys.get(cell) ?? cell.getId();
@@ -66,10 +53,10 @@ export class VersionCounter {
     return this._cells.get(key)?.at ?? 0;
   }
 
-  /** Return whether a cell exists and has not changed since a version; `exact` includes outputs. */
-  isUnchangedSince(key: string, since: number, exact: boolean): boolean {
+  /** Return whether a cell exists and has not changed since a version. */
+  isUnchangedSince(key: string, since: number): boolean {
     const known = this._cells.get(key);
-    return known !== undefined && (exact ? known.at : known.sourceVersion) <= since;
+    return known !== undefined && known.at <= since;
   }
 
   dispose(): void {
@@ -85,16 +72,12 @@ export class VersionCounter {
   }
 
   private readonly _onChanged = (_: ISharedNotebook, change: NotebookChange): void => {
-    const before = this.now;
     if ('cellsChange' in change) {
       this._follow();
       this.orderVersion = this._next();
     }
     if ('metadataChange' in change || 'nbformatChanged' in change) {
       this.metadataVersion = this._next();
-    }
-    if (this.now !== before) {
-      this._ticked.emit();
     }
   };
 
@@ -112,7 +95,7 @@ export class VersionCounter {
       if (!this._keys.has(cell)) {
         const key = this._cells.has(cell.getId()) ? UUID.uuid4() : cell.getId();
         const at = this._next();
-        this._cells.set(key, { cell, at, sourceVersion: at, detach: this._listen(cell) });
+        this._cells.set(key, { cell, at, detach: this._listen(cell) });
         this._keys.set(cell, key);
       }
     }
@@ -140,13 +123,8 @@ export class VersionCounter {
       return;
     }
     known.at = this._next();
-    if (isOfSource(change)) {
-      known.sourceVersion = known.at;
-    }
-    this._ticked.emit();
   };
 
   private readonly _cells = new Map<string, IKnown>();
   private readonly _keys = new Map<ISharedCell, string>();
-  private readonly _ticked = new Signal<this, void>(this);
 }

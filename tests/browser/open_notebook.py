@@ -269,14 +269,6 @@ class Frames:
                 await self._new.wait()
         return found
 
-    async def acknowledged(self, listing: str) -> None:
-        """Waits until the server has acknowledged this list of open notebooks."""
-        answer = f'"listed":{json.loads(listing)["list"]},'
-        async with asyncio.timeout(DEADLINE / 1000):
-            while not any(answer in frame for frame in self._frames):
-                self._new.clear()
-                await self._new.wait()
-
     def all(self) -> list[str]:
         """All of them so far."""
         return self._frames

@@ -108,10 +108,6 @@ class ScriptedTab(Tab):
         self.refusing: set[str] = set()
         self.refused_reverts = 0
 
-    @property
-    def dirty(self) -> bool:
-        return self.content.dirty
-
     async def ask(self, method: str, **arguments: Any) -> Json:
         for _ in range(3):  # As a socket does: other tasks go on meanwhile.
             await asyncio.sleep(0)

@@ -50,7 +50,7 @@ def page_with(
 ) -> tuple[Page, FakeConnection]:
     connection = FakeConnection()
     page = channel.connect(user, CLIENT, connection)
-    channel.handle(page, {"tabs": list(listed), "received": 0, "list": 1})
+    channel.handle(page, {"tabs": list(listed), "list": 1})
     return page, connection
 
 
@@ -137,7 +137,7 @@ async def test_a_question_to_a_page_that_has_just_gone_ends_at_once(
     connect: Any, jp_auth_header: dict[str, str], jp_serverapp: Any
 ) -> None:
     socket = await connect(**jp_auth_header)
-    await socket.write_message(json.dumps({"tabs": [tab_entry()], "received": 0, "list": 1}))
+    await socket.write_message(json.dumps({"tabs": [tab_entry()], "list": 1}))
     await asyncio.wait_for(socket.read_message(), DEADLINE)
     channel: Pages = jp_serverapp.web_app.settings[handlers.TABS_KEY]
     (tab,) = channel.present("n.ipynb")
@@ -225,9 +225,9 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
     before = {**vars(tab)}
     for listed in ([tab_entry(path="other.ipynb", dirty=True), invalid], [invalid]):
         with pytest.raises(InvalidArguments):
-            channel.handle(page, {"tabs": listed, "received": 7, "list": 2})
+            channel.handle(page, {"tabs": listed, "list": 2})
     assert vars(tab) == before
-    assert (page.tabs, page.acknowledged) == ([tab], 0)
+    assert page.tabs == [tab]
     channel.close()
 
 
@@ -267,12 +267,10 @@ async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> Non
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("apply", op="1"))
     await asyncio.wait([asked], timeout=0)
-    # The page sent it before it received the question.
-    channel.handle(page, {"tabs": [tab_entry()], "received": 0, "list": 2})
     assert tab.dirty
-    number = connection.sent[-1]["id"]
-    channel.handle(page, {"answer": number, "result": {}})
-    channel.handle(page, {"tabs": [tab_entry()], "received": number, "list": 3})
+    channel.handle(page, {"answer": connection.sent[-1]["id"], "result": {}, "dirty": True})
+    assert tab.dirty
+    channel.handle(page, {"changed": tab.name, "dirty": False})
     assert not tab.dirty
     await asked
 

@@ -55,11 +55,10 @@ class TabNotebook:
         self.cells = cast("list[Json]", content.pop("cells"))
         self.rest = content
         self._cell_at: dict[str, int] = {}
-        self._source_at: dict[str, int] = {}
         for cell in self.cells:
             cell["source"] = cellforms.joined(cell["source"])
             cell.setdefault("id", str(uuid.uuid4()))
-            self._touch(cell, source=True)
+            self._touch(cell)
         self._order_at = self._rest_at = self._next()
         self.is_saved(self.version)
 
@@ -67,10 +66,8 @@ class TabNotebook:
         self.version += 1
         return self.version
 
-    def _touch(self, cell: Json, *, source: bool) -> None:
+    def _touch(self, cell: Json) -> None:
         self._cell_at[cell["id"]] = self._next()
-        if source:
-            self._source_at[cell["id"]] = self.version
 
     @property
     def dirty(self) -> bool:
@@ -127,12 +124,12 @@ class TabNotebook:
     def edit(self, cell: Json, **fields: Any) -> None:
         """Change fields of a cell."""
         cell.update(fields)
-        self._touch(cell, source=bool(fields.keys() & {"source", "cell_type", "metadata"}))
+        self._touch(cell)
 
     def insert(self, index: int, cell: Json) -> None:
         """Insert a cell."""
         self.cells.insert(index, cell)
-        self._touch(cell, source=True)
+        self._touch(cell)
         self._order_at = self._next()
 
     def delete(self, index: int) -> Json:
@@ -173,11 +170,7 @@ class TabNotebook:
         since, op = question["since"], question["op"]
         applied, before = op in self.operations, self.version
         is_there = question.get("reverts", op) in {*self.operations, op}
-        if (
-            not applied
-            and is_there
-            and self._is_as_seen(question["needs"], since, question["exact"])
-        ):
+        if not applied and is_there and self._is_as_seen(question["needs"], since):
             for step in question["steps"]:
                 self._carry_out(step)
             self.operations[op] = None
@@ -186,12 +179,12 @@ class TabNotebook:
         stays = not applied and question.get("reverts") in self.operations
         return {"applied": applied, "stays": stays, **self.changes(since, limit)}
 
-    def _is_as_seen(self, needs: Json, since: int, exact: bool) -> bool:
+    def _is_as_seen(self, needs: Json, since: int) -> bool:
         if needs["order"] and self._order_at > since:
             return False
-        at = self._cell_at if exact else self._source_at
         return all(
-            self.find(cell_id) is not None and at[cell_id] <= since for cell_id in needs["cells"]
+            self.find(cell_id) is not None and self._cell_at[cell_id] <= since
+            for cell_id in needs["cells"]
         )
 
     def _carry_out(self, step: Json) -> None:

@@ -64,7 +64,6 @@ class TabPage:
         self._socket: WebSocketClientConnection | None = None
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._acknowledged = 0
         self._lists = 0
         self._listed: dict[int, asyncio.Event] = {}
         self._opening = asyncio.Lock()
@@ -77,7 +76,6 @@ class TabPage:
             f"ws{self._url.removeprefix('http')}api/tk-ai/tabs?client={self.client}",
             headers=self._headers,
         )
-        self._acknowledged = 0
         self._socket = await websocket_connect(request, max_message_size=1 << 30)
         self._reading = asyncio.create_task(self._read(self._socket))
         await self.report_and_wait()
@@ -103,8 +101,7 @@ class TabPage:
             tabs = [notebook.description() for notebook in self.notebooks.values()]
             self._lists += 1
             listed = self._listed[self._lists] = asyncio.Event()
-            message = {"tabs": tabs, "received": self._acknowledged, "list": self._lists}
-            await self._send(self._socket, message)
+            await self._send(self._socket, {"tabs": tabs, "list": self._lists})
             return listed
         return None
 
@@ -148,30 +145,26 @@ class TabPage:
     # --- questions of the server
 
     async def _answer(self, socket: WebSocketClientConnection, question: Json) -> None:
-        self._acknowledged = max(self._acknowledged, question["id"])
         self.asked.append(question["method"])
         if self.before is not None:
             await self.before(question)
-        answer: Json = {"answer": question["id"]}
-        if question["method"] == "written":
-            for notebook in self.notebooks.values():
-                if notebook.name == question["tab"]:
-                    notebook.written(question["hash"])
-            await self.report()
-            return
-        try:
-            answer["result"] = await self._carry_out(question)
-        except SaveRefused as error:
-            answer["error"] = error.error
-        await self._send(socket, answer)
-        if question["method"] in {"apply", "outputs", "save", "refresh"}:
-            await self.report()
-
-    async def _carry_out(self, question: Json) -> Json:
         found = (each for each in self.notebooks.values() if each.name == question["tab"])
         notebook = next(found, None)
+        answer: Json = {"answer": question.get("id")}
         if notebook is None:
-            raise SaveRefused("not_open", "That notebook is not open.")
+            answer["error"] = SaveRefused("not_open", "That notebook is not open.").error
+        elif question["method"] == "written":
+            notebook.written(question["hash"])
+            answer = {"changed": notebook.name, "dirty": notebook.dirty}
+        else:
+            try:
+                answer["result"] = await self._carry_out(notebook, question)
+            except SaveRefused as error:
+                answer["error"] = error.error
+            answer["dirty"] = notebook.dirty
+        await self._send(socket, answer)
+
+    async def _carry_out(self, notebook: TabNotebook, question: Json) -> Json:
         match question["method"]:
             case "read":
                 return notebook.changes(question["since"], MAX_ANSWER)

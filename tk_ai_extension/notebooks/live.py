@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.diffs import text_edits
@@ -67,12 +67,6 @@ ROOM_DELAY = 3.0
 
 _READ_ATTEMPTS = 3
 """How often a tab is read if it disconnects meanwhile."""
-
-_EXACT_ATTEMPTS = 5
-"""Number of attempts in which the cells concerned must be unchanged; later only outputs may differ."""
-
-_FOREIGN_OUTPUTS = -1
-"""An impossible number of outputs: the cell's outputs are not those of the run."""
 
 T = TypeVar("T")
 
@@ -187,26 +181,34 @@ class LiveDocument(NotebookDocument):
     # --- editing
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
-        """See `NotebookDocument.attempt`."""
+        """See `NotebookDocument.attempt`.
+
+        The first attempt is computed on what is known of the tab, which compares that with what it has.
+        """
         tab = await self._current_tab()
         if tab is None:
             return await self._kept.apply(operations)
         self._kept.check_writable()
-        return await self._apply_in(tab, operations, exact=number < _EXACT_ATTEMPTS)
+        return await self._apply_in(tab, operations, reads=number > 0)
 
     async def _apply_in(
-        self, tab: Tab, operations: Sequence[Operation], *, exact: bool
+        self, tab: Tab, operations: Sequence[Operation], *, reads: bool
     ) -> Applied | None:
         """Apply operations in the tab; return None if the edit must be computed again."""
         live: LiveEdit | None = None
         try:
-            async with self._tabs.locked(tab) as replica:
+            async with self._tabs.locked(tab, reads=reads) as replica:
                 pulled = self._pulled(replica)
-                edit = pulled.edited(operations)
+                try:
+                    edit = pulled.edited(operations)
+                except ToolError:
+                    if reads:
+                        raise
+                    return None
                 if not edit.effects:
                     return Applied(pulled.snapshot, ())
                 live = LiveEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
-                if not await live.apply(exact=exact):
+                if not await live.apply():
                     return None
                 after = replica.snapshot(self.path)
                 self._relocate_runs(live, after)
@@ -225,19 +227,11 @@ class LiveDocument(NotebookDocument):
 
     def _relocate_runs(self, live: LiveEdit, after: Snapshot) -> None:
         """Update the running cells' keys after an edit; others may have moved cells since."""
-        outputs_set = {
-            effect.slot
-            for effect in live.edit.effects
-            if effect.before and effect.after and effect.before.outputs != effect.after.outputs
-        }
         found = live.by_id(after)
         for writer in self.notebook.writers:
             cell = writer.run.find(live.before)
-            if cell is None:
-                continue
-            if cell.index in outputs_set and isinstance(writer.sink, TabSink):
-                writer.sink.outputs_set()
-            if (now := found.get(live.ids.get(cell.index))) is not None:
+            now = None if cell is None else found.get(live.ids.get(cell.index))
+            if now is not None:
                 writer.run.relocate(now, len(after.cells))
 
     # --- outputs
@@ -313,13 +307,10 @@ class LiveEdit:
 
     # --- steps
 
-    async def apply(self, *, exact: bool) -> bool:
+    async def apply(self) -> bool:
         """Have the tab apply the edit and update the replica; return whether the tab applied it.
 
         The order of the cells is always a precondition: the edit's changes name indexes.
-
-        Args:
-            exact: Whether the outputs of the cells concerned must be unchanged, too.
 
         Raises:
             TabGone: see `is_in_file`.
@@ -327,7 +318,7 @@ class LiveEdit:
         """
         needs = [self.ids[slot] for slot in self.edit.needs]
         steps = self._steps(self.edit.effects, needs, ordered=True)
-        message = {"op": self._op, "exact": exact, "since": self._since, **steps}
+        message = {"op": self._op, "since": self._since, **steps}
         self._tab.edits[self._op] = self.edit
         for effect in self.edit.effects:
             # The edit says what becomes of the outputs so far; the page saves unless others come.
@@ -412,7 +403,7 @@ class LiveEdit:
         effects = [_inverse(effect) for effect in reversed(self.edit.effects)]
         # Cells that were only set may have been moved by others.
         steps = self._steps(effects, (), ordered=any(effect.reorders for effect in effects))
-        message = {"op": self._revert_op, "reverts": self._op, "exact": False, **steps}
+        message = {"op": self._revert_op, "reverts": self._op, **steps}
         try:
             ask = partial(self._tab.ask, "apply", since=self._since, **message)
             return bool((await self._ask_again(ask))["stays"])
@@ -569,33 +560,29 @@ class TabSink(OutputSink):
 
     async def push_outputs(self, run: RunningOutputs) -> None:
         """See `OutputSink.push_outputs`."""
+        await self._push(run, {})
+
+    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
+        """See `OutputSink.end`; the tab saves within a second, which is not awaited."""
+        await self._push(run, {"finish": True, "execution_count": run.execution_count})
+
+    async def _push(self, run: RunningOutputs, end: Json) -> None:
         if self._cell is None:
             run.commit_pending()
         elif self._is_whole:
             if not await self._send(run, {}):
                 run.hide()
             run.commit_pending()
-            await self._send_all(run)
-        elif run.pending:
+            await self._send_all(run, **end)
+        elif run.pending or end:
             mark = run.mark()
-            if not await self._send(run, {"changes": _output_messages(run.commit_pending())}):
+            changes = _output_messages(run.commit_pending())
+            if not await self._send(run, {"changes": changes, **end}):
                 run.hide(mark)
-                await self._send_all(run)
+                await self._send_all(run, **end)
         self._tabs.save_soon(self.tab)
 
-    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
-        """See `OutputSink.end`; the tab saves within a second, which is not awaited."""
-        end = {"finish": True, "execution_count": run.execution_count}
-        # Refused if its outputs are not as expected: then send the end once more.
-        if not await self._send(run, end):
-            await self._send(run, end)
-        self._tabs.save_soon(self.tab)
-
-    def outputs_set(self) -> None:
-        """Note that an edit replaced the cell's outputs, perhaps by the same number of others."""
-        self._expected = _FOREIGN_OUTPUTS
-
-    async def _send_all(self, run: RunningOutputs, **more: bool) -> None:
+    async def _send_all(self, run: RunningOutputs, **more: Any) -> None:
         """Send all visible outputs."""
         if await self._send(run, {"whole": encodable(run.outputs()), **more}):
             self._is_whole = run.is_hidden

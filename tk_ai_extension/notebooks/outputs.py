@@ -71,7 +71,7 @@ Their callers have got the error by then, at the end of the cell or of the run o
 """
 
 PUSH_INTERVAL = 0.05
-"""Minimum seconds between two pushes of outputs to a sink."""
+"""Seconds from an output to its push to a sink, with what comes until then."""
 
 _MAX_MOVES = 3
 """How often one push may switch to another sink."""
@@ -519,7 +519,9 @@ class OutputSink(ABC):
 
     @abstractmethod
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """Set the count, mark the cell as idle, and save; a stored notebook is saved on return.
+        """Push what is pending, set the count, mark the cell as idle, and save.
+
+        A stored notebook is saved on return.
 
         Raises:
             SinkGone, ToolError.
@@ -560,6 +562,7 @@ class StoredOutputSink(OutputSink):
 
     async def end(self, run: RunningOutputs, *, save: bool) -> None:
         """See `OutputSink`."""
+        run.commit_pending()
         if run not in self._saver.runs:
             return
         if save:
@@ -648,7 +651,9 @@ class CellOutputWriter:
         self._count: int | None = None
         self._save = True
         self._is_detached = False
-        self._schedule = Schedule(self._push, f"outputs of {document.path}", tasks)
+        self._schedule = Schedule(
+            self._push, f"outputs of {document.path}", tasks, delay=PUSH_INTERVAL
+        )
         writers.append(self)
 
     async def start(self) -> None:
@@ -716,7 +721,7 @@ class CellOutputWriter:
         except ToolError as error:
             self.warn(error)
         share = self.sink.share if self.sink is not None else 1.0
-        self._schedule.postpone(max(PUSH_INTERVAL, share * (time.monotonic() - started)))
+        self._schedule.postpone(share * (time.monotonic() - started))
 
     async def deliver(self, *, last: bool = False) -> None:
         """Push the pending outputs; keep them if that fails.
@@ -761,8 +766,8 @@ class CellOutputWriter:
         if self._started_sink is not sink:
             await sink.begin(self.run)
             self._started_sink = sink
-        await sink.push_outputs(self.run)
         if not ends:
+            await sink.push_outputs(self.run)
             return
         self.run.end(self._count)
         # Reads during the save return the outputs in memory.

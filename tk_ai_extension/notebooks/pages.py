@@ -156,8 +156,7 @@ class Tab:
         listed: The path in the page's last list.
         is_linked: Whether a link is on the way to its path.
         shared: Whether a collaboration room has its content, which the room saves.
-        reported_dirty: Whether it had unsaved changes by the page's last report.
-        changed_by: Number of the last question that changed it.
+        dirty: Whether only the tab has some changes, by the page's last message; true while ours are made.
         focused: Whether it has the focus.
         seen: Increasing number of its last focus.
         replica: What the server knows of its content; see `Pages.locked`.
@@ -175,8 +174,8 @@ class Tab:
         self.page = page
         self.notebook = notebook
         self.listed = notebook.path
-        self.is_linked = self.shared = self.reported_dirty = self.focused = False
-        self.changed_by = self.seen = 0
+        self.is_linked = self.shared = self.dirty = self.focused = False
+        self.seen = 0
         self.replica = TabReplica()
         self.lock = asyncio.Lock()
         self.saving: Schedule | None = None
@@ -201,12 +200,6 @@ class Tab:
         return time.monotonic() - self.notebook.renamed_at < GRACE
 
     @property
-    def dirty(self) -> bool:
-        """Whether only the tab has some changes; true after ours until the page's next report."""
-        is_dirty = self.reported_dirty or self.changed_by > self.page.acknowledged
-        return is_dirty and not self.shared
-
-    @property
     def state(self) -> tuple[Tab, str, bool, bool]:
         """What listeners are notified of."""
         return self, self.path, self.dirty, self.is_named
@@ -222,23 +215,15 @@ class Tab:
                 await self.page.wait_for_list(GRACE)
                 if self not in self.page.tabs:
                     raise TabGone
-        number = next(self.page.numbers)
         if method in ("apply", "outputs"):
-            self.changed_by = number
-        question = {"id": number, "tab": self.name, "method": method, "sent": _now(), **arguments}
-        return await self.page.ask(number, question, SAVE if method == "save" else ANSWER)
+            self.dirty = not self.shared
+        question = {"tab": self.name, "method": method, "sent": _now(), **arguments}
+        return await self.page.ask(question, SAVE if method == "save" else ANSWER)
 
     async def tell(self, method: str, **arguments: Any) -> None:
         """Send the tab a message that it does not answer."""
-        number, connection = next(self.page.numbers), self.page.connection
-        if connection is not None:
-            message = {
-                "id": number,
-                "tab": self.name,
-                "method": method,
-                "sent": _now(),
-                **arguments,
-            }
+        if (connection := self.page.connection) is not None:
+            message = {"tab": self.name, "method": method, "sent": _now(), **arguments}
             await connection.send(json.dumps(message))
 
 
@@ -252,9 +237,7 @@ class Page:
         connection: Its WebSocket; None while it is disconnected.
         away_since: When its connection was lost, on the monotonic clock.
         timer: Ends the grace period.
-        acknowledged: Number of the last question that it had received by its last report.
         has_listed: Whether it has sent a list on this connection.
-        numbers: Numbers for questions.
     """
 
     def __init__(self, user: str, client: str) -> None:
@@ -265,9 +248,9 @@ class Page:
         self.away_since = 0.0
         self.has_listed = False
         self.timer: asyncio.TimerHandle | None = None
-        self.acknowledged = 0
-        self.numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Json]] = {}
+        self._numbers = itertools.count(1)
+        # The tab of each question that is not answered yet, and its answer.
+        self._asked: dict[int, tuple[str, asyncio.Future[Json]]] = {}
         self._listed = asyncio.Event()
 
     @property
@@ -275,8 +258,8 @@ class Page:
         """The paths of its notebooks."""
         return {tab.path for tab in self.tabs}
 
-    async def ask(self, number: int, question: Json, seconds: float) -> Json:
-        """Send a question to the page and return its answer.
+    async def ask(self, question: Json, seconds: float) -> Json:
+        """Send a question about a tab to the page and return its answer.
 
         Raises:
             TabGone, TabRefused.
@@ -287,10 +270,11 @@ class Page:
         if len(self._asked) >= MAX_ASKED:
             raise TabRefused("busy", f"{MAX_ASKED} questions to this page are pending.")
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
+        number = next(self._numbers)
+        self._asked[number] = question["tab"], answer
         try:
             async with asyncio.timeout(seconds):
-                await connection.send(json.dumps(question))
+                await connection.send(json.dumps({"id": number, **question}))
                 return await answer
         except TimeoutError:
             connection.drop()
@@ -310,12 +294,14 @@ class Page:
             async with asyncio.timeout(seconds):
                 await self._listed.wait()
 
-    def answered(self, message: Json) -> None:
-        """Handle the page's answer to a question; ignored if it is no longer pending."""
+    def answered(self, message: Json) -> str | None:
+        """Handle the page's answer to a question, and return its tab; ignored if it is not pending."""
         number: Any = message.get("answer")
-        waiting = self._asked.get(number) if isinstance(number, int) else None
+        tab, waiting = (
+            self._asked.get(number, (None, None)) if isinstance(number, int) else (None, None)
+        )
         if waiting is None or waiting.done():
-            return
+            return None
         error, result = message.get("error"), message.get("result")
         if isinstance(error, dict):
             fields = cast("Json", error)
@@ -328,6 +314,7 @@ class Page:
             waiting.set_result(cast("Json", result))
         else:
             waiting.set_exception(TabRefused("bad_request", "The tab sent an invalid answer."))
+        return tab
 
     def stop_timer(self) -> None:
         """Cancel its timer."""
@@ -346,7 +333,7 @@ class Page:
         """Handle a lost connection: all pending questions fail."""
         self.connection = None
         self.away_since = time.monotonic()
-        for waiting in self._asked.values():
+        for _, waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_exception(TabGone())
 
@@ -438,20 +425,27 @@ class Pages:
             InvalidArguments: the message is invalid.
         """
         message = cast("Json", said) if isinstance(said, dict) else {}
-        if "answer" in message:
-            page.answered(message)
-        elif isinstance(message.get("tabs"), list):
-            self._list(page, _listed(cast("list[Any]", message["tabs"])), message.get("received"))
+        if isinstance(message.get("tabs"), list):
+            self._list(page, _listed(cast("list[Any]", message["tabs"])))
             return {"listed": message.get("list"), "sent": _now()}
-        elif isinstance(message.get("changed"), str):
-            for tab in page.tabs:
-                if tab.name == message["changed"]:
-                    tab.reported_dirty = tab.reported_dirty or message.get("dirty") is True
+        if "answer" in message:
+            name = page.answered(message)
+        elif "changed" in message:
+            name = message["changed"]
         else:
             raise InvalidArguments("This is not a message of a page.")
+        if isinstance(message.get("dirty"), bool):
+            self._note_dirty(page, name, dirty=message["dirty"])
         return None
 
-    def _list(self, page: Page, listed: list[Json], acknowledged: Any) -> None:
+    def _note_dirty(self, page: Page, name: str | None, *, dirty: bool) -> None:
+        for tab in page.tabs:
+            if tab.name == name and tab.dirty != dirty:
+                tab.dirty = dirty
+                if len(self.present(tab.path)) > 1:  # Another one may hold the notebook now.
+                    self._notify({tab.path})
+
+    def _list(self, page: Page, listed: list[Json]) -> None:
         """Handle the list of a page's open notebooks."""
         by_name = {tab.name: tab for tab in page.tabs}
         before = {tab.state for tab in page.tabs}
@@ -463,18 +457,14 @@ class Pages:
             if path != tab.listed or tab.notebook.is_deleted:
                 tab.notebook, tab.listed = self.notebooks.at(path), path
             tab.is_linked = self._root is not None and has_link(self._root, path)
-            tab.reported_dirty = each.get("dirty") is True
+            tab.dirty = each.get("dirty") is True
             tab.shared = each.get("shared") is True
             is_focused = each.get("focused") is True
             if is_focused and not tab.focused:
                 tab.seen = next(self._count)
             tab.focused = is_focused
-            if not page.has_listed:
-                # Questions on a former connection are done by now, or never will be.
-                tab.changed_by = 0
         page.set_tabs(tabs)
         page.has_listed = True
-        page.acknowledged = acknowledged if isinstance(acknowledged, int) else 0
         now = {tab.state for tab in tabs}
         self._notify({path for _, path, *_ in before ^ now})
 
@@ -548,11 +538,15 @@ class Pages:
     # --- reads and saves
 
     @asynccontextmanager
-    async def locked(self, tab: Tab) -> AsyncGenerator[TabReplica]:
-        """Lock a tab and yield its up-to-date replica.
+    async def locked(self, tab: Tab, *, reads: bool = True) -> AsyncGenerator[TabReplica]:
+        """Lock a tab and yield its replica.
 
         If several tabs have the notebook, one without unsaved changes is first refreshed from the file,
         which another tab may have saved.
+
+        Args:
+            tab: The tab.
+            reads: Whether to update the replica; an empty one is updated in any case.
 
         Raises:
             TabGone, TabRefused.
@@ -560,7 +554,8 @@ class Pages:
         async with tab.lock:
             if not (tab.dirty or tab.shared) and len(self.present(tab.path)) > 1:
                 await _refresh(tab)
-            await tab.replica.update(tab.ask)
+            if reads or not tab.replica.version:
+                await tab.replica.update(tab.ask)
             yield tab.replica
 
     async def save(self, tab: Tab) -> None:
