@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness import ToolHarness, backend, harness, jp_server_config
+from tests.support.chat_requests import parse_request
 from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
@@ -21,7 +22,6 @@ from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.requests import parse_request
 from tk_ai_extension.agent.store import ChatStore
 
 __all__ = ["backend", "harness", "jp_server_config"]

@@ -11,10 +11,11 @@ from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
 from tests.agent.test_chat_permissions import INSERT, answering
 from tests.agent.test_stop_turn import WITHIN, rest
 from tests.harness import ToolHarness
+from tests.support.chat_requests import parse_plan_answer
 from tests.support.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.requests import APPROVED, parse_plan_answer
+from tk_ai_extension.agent.requests import APPROVED
 from tk_ai_extension.model.agent_errors import ChatNotFound, NoModel
 from tk_ai_extension.model.errors import (
     InvalidArguments,

@@ -9,9 +9,10 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.chat_requests import parse_request
 from tests.support.scripted_model import Answer
 from tk_ai_extension.agent import context
-from tk_ai_extension.agent.requests import MAX_SELECTION, parse_request
+from tk_ai_extension.agent.requests import MAX_SELECTION
 from tk_ai_extension.kernels.base import KernelEvent
 from tk_ai_extension.model.errors import InvalidArguments
 
@@ -89,8 +90,8 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
         {"kind": "file", "path": "nowhere.txt"},
     )
     texts = [notice["text"] for notice in notices]
-    assert texts[0] == "An attached output is gone: the cell has other outputs now."
-    assert texts[4] == "The variable left does not exist any more."
+    assert texts[0] == "An attached output is gone: the cell has others now."
+    assert texts[4] == "left was not included: No variable `left`."
     assert len(texts) == 7
     assert "Attached variable left: No variable `left`." in seen
 
@@ -106,7 +107,7 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
         await busy.wait()
     stop()
     seen, notices = await say(talk, *({"kind": "variable", "name": name} for name in "xy"))
-    assert ["The kernel is busy" in notice["text"] for notice in notices] == [True, True]
+    assert ["The kernel is running code" in notice["text"] for notice in notices] == [True, True]
     assert seen.count(": The kernel is running code.") == 2
     assert not running.done()
     await harness.call("interrupt_kernel", notebook="a.ipynb")

@@ -63,7 +63,8 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
         "Name a green fruit.",
         "And its colour?",
     ]
-    found, events = await again.chats.get(USER, chat), await again.chats.events(USER, chat)
+    found = await again.chats.get(USER, chat)
+    events = await again.chats.events(USER, chat, replaced=False)
     exported = as_markdown(found, events, again.chats.agent_of)
     assert "A pear." in exported
     assert "plum" not in exported

@@ -13,6 +13,7 @@ from tornado.tcpserver import TCPServer
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
+from tests.support.chat_requests import parse_plan_answer
 from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
@@ -20,7 +21,6 @@ from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
 from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.requests import parse_plan_answer
 from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.agent.tour import read_script
 from tk_ai_extension.workspace.permissions import Answer as PermissionAnswer

@@ -59,7 +59,7 @@ async def test_another_cannot_answer_for_one(
     ask: Ask, model: ScriptedModel, extension: Any, notebook: str
 ) -> None:
     """What waits in one's chat is answered by that person alone."""
-    from tk_ai_extension.agent.requests import parse_request
+    from tests.support.chat_requests import parse_request
     from tk_ai_extension.model.errors import NotFound
 
     model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("No, then."))

@@ -19,11 +19,11 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask, with_model
 from tests.server.test_users import TOKENS, TwoUsers
+from tests.support.chat_requests import parse_request
 from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.requests import parse_request
 from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.agent_errors import InvalidTurnCredential

@@ -168,14 +168,25 @@ class Chats:
         """
         return await self._store.get(user, chat_id)
 
-    async def events(self, user: str, chat_id: str) -> builtins.list[Event]:
+    async def events(
+        self, user: str, chat_id: str, *, replaced: bool = True
+    ) -> builtins.list[Event]:
         """Return the events of a chat so far.
+
+        Args:
+            user: The user.
+            chat_id: The chat.
+            replaced: Whether to include those of replaced turns.
 
         Raises:
             ChatNotFound.
         """
         await self._saved(user, chat_id)
-        return await self._store.events(chat_id)
+        events = await self._store.events(chat_id)
+        if replaced:
+            return events
+        counting = frozenset(await self._store.turns(chat_id))
+        return [event for event in events if event.turn in counting]
 
     async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[Sequence[Event], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow.
@@ -308,13 +319,14 @@ class Chats:
         """Begin a new chat with a message; the caller holds the user's lock."""
         message = await self._message(user, request)
         title = storable(" ".join(request.message.split()))[:MAX_TITLE]
-        chat = await self._store.create(user, secrets.token_hex(12), title, message.notebook)
+        chat_id = secrets.token_hex(12)
+        await self._store.create(user, chat_id, title)
         try:
-            async with self._queueing(user, chat.id) as (_, live):
+            async with self._queueing(user, chat_id) as (chat, live):
                 begun = await self._send(chat, live, message)
         except ToolError:
-            self._live.pop(chat.id, None)
-            await self._store.delete(chat)
+            self._live.pop(chat_id, None)
+            await self._store.delete(chat_id)
             raise
         # The message is being answered, whatever becomes of old chats.
         self._background.spawn(self._remove_old(user), "Removing old chats")
@@ -381,7 +393,7 @@ class Chats:
             )
         await self._claim(live)
         await self._make_room(live)
-        await self._store.used(chat.id, message.notebook)
+        await self._store.used(chat.id)
         pending = None if plan else await self._store.plan(chat.id)
         if pending is not None:
             plan = PlanSettled(pending.turn, "passed")
@@ -516,7 +528,7 @@ class Chats:
             await self._claim(live)
             await live.close("The chat was deleted.")
             sessions = await self._store.sessions(chat)
-            await self._store.delete(chat)
+            await self._store.delete(chat.id)
             self._live.pop(chat.id, None)
             await live.log.close()
         for each in sessions:

@@ -40,10 +40,9 @@ from tk_ai_extension.model.errors import (
     FileMissing,
     KernelBusy,
     KernelNotFound,
-    NotFound,
     ToolError,
 )
-from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Image, Registry, ToolContext
 from tk_ai_extension.tools.runs import present
 from tk_ai_extension.workspace.workspace import Workspace
@@ -272,10 +271,8 @@ class _ContextReader:
             match attachment:
                 case CellAttachment(cell=cell):
                     return await self._cell("Attached cell", cell)
-                case OutputAttachment(cell=cell, output=number):
-                    return await self._output(cell, number)
-                case ErrorAttachment(cell=cell):
-                    return await self._error(cell)
+                case OutputAttachment() | ErrorAttachment():
+                    return await self._output(attachment)
                 case VariableAttachment(name=name):
                     return await self._variable(name), ()
                 case FileAttachment(path=path):
@@ -288,10 +285,9 @@ class _ContextReader:
                 case ImageAttachment(mime=mime, data=data):
                     return "Attached picture", (Image("".join(data.split()), mime),)
         except ToolError as error:
-            label = label_of(attachment)
-            self.notices.append(_unread(shown(attachment), error))
+            self.notices.append(f"{shown(attachment)} was not included: {error.message}")
             kind = "" if attachment.kind in {"cell", "output", "error"} else f"{attachment.kind} "
-            return f"Attached {kind}{label}: {error.message}", ()
+            return f"Attached {kind}{label_of(attachment)}: {error.message}", ()
 
     async def cell(self, what: str, cell: str) -> _Part:
         """Return a cell as `_cell` does, or why it cannot be read."""
@@ -308,41 +304,33 @@ class _ContextReader:
         Raises:
             ToolError: There is no such cell or notebook.
         """
-        snapshot = await (await self._context.workspace.open(self._context.caller, None)).read()
-        found: Cell = snapshot.find(cell)[0]
+        name, found, _ = await self._find(cell)
         if len(found.source) > CELL:
             size = f"{len(found.source):,} characters"
-            named = f"@{snapshot.short_keys[found.key]}"
-            return f"{what}: {named}, {size}; read_cell shows it.", ()
+            return f"{what}: {name}, {size}; read_cell shows it.", ()
         result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
         budget = len(found.source) + CELL
         return f"{what}:\n{_cut(result.full_text(), budget)}", result.images
 
-    async def _output(self, cell: str, number: int | None) -> _Part:
-        """Return one output of a cell, or all; the cell's source does not count as read."""
-        name, stored = await self._outputs(cell)
-        if number is None:
-            what, chosen = f"Attached outputs of cell {name}", stored
+    async def _output(self, attachment: OutputAttachment | ErrorAttachment) -> _Part:
+        """Return one output of a cell, all, or its last error; its source does not count as read."""
+        name, found, document = await self._find(attachment.cell)
+        stored = await document.outputs(found.key)
+        if isinstance(attachment, ErrorAttachment):
+            errors = [each for each in stored if each.get("output_type") == "error"]
+            what, chosen = "error", errors[-1:]
+        elif (number := attachment.output) is None:
+            what, chosen = "outputs", stored
         else:
-            what, chosen = f"Attached output {number} of cell {name}", stored[number : number + 1]
+            what, chosen = f"output {number}", stored[number : number + 1]
         if not chosen:
-            self.notices.append("An attached output is gone: the cell has other outputs now.")
-            return f"{what}: the cell has {len(stored)} outputs now.", ()
+            self.notices.append(f"An attached {attachment.kind} is gone: the cell has others now.")
+            return f"Attached {what} of cell {name}: the cell has {len(stored)} outputs now.", ()
         presented = await present(self._context, chosen, budget=CELL)
-        return f"{what}:\n{presented.text}", presented.images
+        return f"Attached {what} of cell {name}:\n{presented.text}", presented.images
 
-    async def _error(self, cell: str) -> _Part:
-        """Return the last error among a cell's outputs."""
-        name, stored = await self._outputs(cell)
-        errors = [output for output in stored if output.get("output_type") == "error"]
-        if not errors:
-            self.notices.append("An attached error is gone: the cell has none now.")
-            return f"Attached error of cell {name}: the cell has no error now.", ()
-        presented = await present(self._context, errors[-1:], budget=CELL)
-        return f"Attached error of cell {name}:\n{presented.text}", ()
-
-    async def _outputs(self, cell: str) -> tuple[str, Sequence[Json]]:
-        """Return a cell's name for the agent, and its outputs.
+    async def _find(self, cell: str) -> tuple[str, Cell, NotebookDocument]:
+        """Return a cell's name for the agent, the cell, and its document.
 
         Raises:
             ToolError: There is no such cell or notebook.
@@ -350,13 +338,13 @@ class _ContextReader:
         document = await self._context.workspace.open(self._context.caller, None)
         snapshot = await document.read()
         found: Cell = snapshot.find(cell)[0]
-        return f"@{snapshot.short_keys[found.key]}", await document.outputs(found.key)
+        return f"@{snapshot.short_keys[found.key]}", found, document
 
     async def _variable(self, name: str) -> str:
         """Return a variable's details; of an object only what is stored, as its code is not run.
 
         Raises:
-            KernelBusy, NotFound, ToolError.
+            KernelBusy, ToolError.
         """
         if self._busy is not None:
             raise self._busy
@@ -384,10 +372,7 @@ class _ContextReader:
             # The text is the person's; it goes along if its cell is gone.
             place = f"cell {selection.cell}"
             with suppress(ToolError):
-                document = await self._context.workspace.open(self._context.caller, None)
-                snapshot = await document.read()
-                found: Cell = snapshot.find(selection.cell)[0]
-                place = f"cell @{snapshot.short_keys[found.key]}"
+                place = f"cell {(await self._find(selection.cell))[0]}"
         text = _cut(selection.text, SELECTION)
         return f"Attached selection, {selection.lines} of {place}, as the person saw it:\n{text}"
 
@@ -407,17 +392,6 @@ class _ContextReader:
         except ToolError as error:
             return error.message
         return _cut(result.full_text(), budget)
-
-
-def _unread(label: str, error: ToolError) -> str:
-    """Return the notice of an attachment that cannot be read."""
-    match error:
-        case NotFound():
-            return f"The variable {label} does not exist any more."
-        case KernelBusy():
-            return f"The kernel is busy, so the variable {label} was not included."
-        case _:
-            return f"{label} was not included: {error.message}"
 
 
 def _cut(text: str, budget: int) -> str:

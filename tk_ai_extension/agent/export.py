@@ -22,7 +22,13 @@ Agents = Callable[[str], AgentBackend]
 
 
 def as_markdown(chat: Chat, events: Sequence[Event], agent_of: Agents) -> str:
-    """Return the chat as Markdown: messages, tool calls and their results."""
+    """Return the chat as Markdown: messages, tool calls and their results.
+
+    Args:
+        chat: The chat.
+        events: Its events, without those of replaced turns.
+        agent_of: Returns the agent of a model.
+    """
     parts = [f"# {' '.join(chat.title.split())}", *_parts(events, agent_of)]
     return "\n\n".join(parts) + "\n"
 
@@ -39,53 +45,23 @@ def as_notebook(chat: Chat, events: Sequence[Event], agent_of: Agents) -> str:
 
 
 def _parts(events: Sequence[Event], agent_of: Agents) -> Iterator[str]:
-    written: list[str] = []
-    void = _void(events)
+    # The text since the last part, by block: the model may begin a block again.
+    written: list[tuple[int, str]] = []
     for event in events:
-        if event.id in void:
-            continue
         if event.kind == "text":
-            written.append(event.data["text"])
-            continue
-        if written and event.kind != "thinking":
-            yield "".join(written)
-            written = []
-        part = _part(event, agent_of)
-        if part:
+            written.append((event.data["block"], event.data["text"]))
+        elif event.kind == "discarded":
+            written = [each for each in written if each[0] < event.data["block"]]
+        elif part := _part(event, agent_of):
+            yield from _joined(written)
             yield part
+            written = []
+    yield from _joined(written)
+
+
+def _joined(written: Sequence[tuple[int, str]]) -> Iterator[str]:
     if written:
-        yield "".join(written)
-
-
-def _void(events: Sequence[Event]) -> set[int]:
-    """Return what is void: discarded pieces of text, and replaced turns."""
-    replaced = _replaced(events)
-    found = {event.id for event in events if event.turn in replaced}
-    for position, event in enumerate(events):
-        if event.kind == "discarded":
-            found |= {
-                piece.id
-                for piece in events[:position]
-                if piece.turn == event.turn
-                and piece.kind in ("text", "thinking")
-                and piece.data["block"] >= event.data["block"]
-            }
-    return found
-
-
-def _replaced(events: Sequence[Event]) -> set[str]:
-    """Return the turns that later messages or a restore replaced."""
-    counting: list[str] = []
-    found: set[str] = set()
-    for event in events:
-        if event.kind in ("message", "restored"):
-            replaces = event.data["replaces"] if event.kind == "message" else event.turn
-            if replaces in counting:
-                found.update(counting[counting.index(replaces) :])
-                del counting[counting.index(replaces) :]
-        if event.kind == "message":
-            counting.append(event.turn)
-    return found
+        yield "".join(text for _, text in written)
 
 
 def _part(event: Event, agent_of: Agents) -> str:

@@ -9,9 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from tk_ai_extension.model.callers import Mode
-from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.notebook import Notebook
-from tk_ai_extension.tools.registry import parsed
 
 MAX_MESSAGE = 200_000
 """Maximum length of a message, in characters."""
@@ -278,21 +276,3 @@ class Message:
     def notebook(self) -> str | None:
         """The present path of its notebook, as it is stored."""
         return None if self.about is None else self.about.stored_path
-
-
-def parse_request(body: Json) -> ChatRequest:
-    """Parse the JSON body of a message.
-
-    Raises:
-        InvalidArguments: names each invalid field and the reason.
-    """
-    return parsed(ChatRequest, body, "Invalid message")
-
-
-def parse_plan_answer(body: Json) -> PlanAnswer:
-    """Parse the JSON body of an answer to a plan.
-
-    Raises:
-        InvalidArguments: names each invalid field and the reason.
-    """
-    return parsed(PlanAnswer, body, "Invalid answer to a plan")

@@ -56,7 +56,6 @@ CREATE TABLE IF NOT EXISTS chats (
     id TEXT PRIMARY KEY,
     user TEXT NOT NULL,
     title TEXT NOT NULL,
-    notebook TEXT,
     created REAL NOT NULL,
     updated REAL NOT NULL,
     size INTEGER NOT NULL DEFAULT 0,
@@ -91,7 +90,13 @@ CREATE TABLE IF NOT EXISTS events (
 ) STRICT;
 """
 
-_COLUMNS = "id, user, title, notebook, created, updated, size"
+# The chat's notebook is that of its last turn.
+_CHATS = """
+SELECT id, user, title,
+    (SELECT notebook FROM turns WHERE chat = chats.id ORDER BY rowid DESC LIMIT 1),
+    created, updated, size
+FROM chats WHERE user = ?
+"""
 
 # The path of a turn's notebook follows renames.
 _EVENTS = """
@@ -162,16 +167,14 @@ class ChatStore:
         self._server = f"{secrets.token_hex(4)}@{process_of(os.getpid())}"
         self._has_claimed = False
 
-    async def create(self, user: str, chat_id: str, title: str, notebook: str | None) -> Chat:
+    async def create(self, user: str, chat_id: str, title: str) -> None:
         """Create a chat."""
         now = time.time()
         await self._write(
-            "INSERT INTO chats (id, user, title, notebook, created, updated)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            *(chat_id, user, title, notebook, now, now),
+            "INSERT INTO chats (id, user, title, created, updated) VALUES (?, ?, ?, ?, ?)",
+            *(chat_id, user, title, now, now),
             failed="The chat was not created.",
         )
-        return Chat(chat_id, user, title, notebook, now, now, 0)
 
     async def get(self, user: str, chat_id: str) -> Chat:
         """Return one of a user's own chats.
@@ -183,7 +186,7 @@ class ChatStore:
 
     async def list(self, user: str) -> builtins.list[Chat]:
         """List a user's chats, most recently used first."""
-        query = f"SELECT {_COLUMNS} FROM chats WHERE user = ? ORDER BY updated DESC"  # noqa: S608 (names)
+        query = f"{_CHATS} ORDER BY updated DESC"
         return await self._database.read(
             lambda db: [Chat(*row) for row in db.execute(query, (user,))]
         )
@@ -202,15 +205,14 @@ class ChatStore:
         """Rename a chat."""
         await self._write("UPDATE chats SET title = ? WHERE id = ?", title, chat.id)
 
-    async def used(self, chat_id: str, notebook: str | None) -> None:
-        """Record that a message about a notebook was sent."""
-        update = "UPDATE chats SET notebook = ?, updated = ? WHERE id = ?"
-        await self._write(update, notebook, time.time(), chat_id)
+    async def used(self, chat_id: str) -> None:
+        """Record that a message was sent."""
+        await self._write("UPDATE chats SET updated = ? WHERE id = ?", time.time(), chat_id)
 
-    async def delete(self, chat: Chat) -> None:
+    async def delete(self, chat_id: str) -> None:
         """Delete a chat with its events."""
         await self._write(
-            "DELETE FROM chats WHERE id = ?", chat.id, failed="The chat was not deleted."
+            "DELETE FROM chats WHERE id = ?", chat_id, failed="The chat was not deleted."
         )
 
     async def claim(self, user: str, chat_id: str) -> Sequence[str]:
@@ -333,11 +335,10 @@ class ChatStore:
 
         def update(db: sqlite3.Connection) -> None:
             _detach(db, new)
-            for table in ("chats", "turns"):
-                db.execute(
-                    f"UPDATE {table} SET notebook = :new || substr(notebook, :rest) WHERE {_BELOW}",  # noqa: S608 (names)
-                    _below(old) | {"new": storable(new)},
-                )
+            db.execute(
+                f"UPDATE turns SET notebook = :new || substr(notebook, :rest) WHERE {_BELOW}",  # noqa: S608 (names)
+                _below(old) | {"new": storable(new)},
+            )
 
         return self._database.run(update, "The chats do not follow the rename.")
 
@@ -437,8 +438,7 @@ class ChatStore:
         Raises:
             ChatNotFound: it does not exist or belongs to another user.
         """
-        query = f"SELECT {_COLUMNS} FROM chats WHERE id = ? AND user = ?"  # noqa: S608 (names)
-        row = db.execute(query, (storable(chat_id), user)).fetchone()
+        row = db.execute(f"{_CHATS} AND id = ?", (user, storable(chat_id))).fetchone()
         if row is None:
             raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
         return Chat(*row)
@@ -460,12 +460,11 @@ def _unended(db: sqlite3.Connection, chat_id: str) -> Sequence[str]:
 
 
 def _detach(db: sqlite3.Connection, path: str) -> None:
-    for table in ("chats", "turns"):
-        db.execute(
-            f"UPDATE {table} SET notebook = notebook || :mark"  # noqa: S608 (names)
-            f" WHERE {_BELOW} AND notebook NOT LIKE '%' || :mark",
-            _below(path),
-        )
+    db.execute(
+        f"UPDATE turns SET notebook = notebook || :mark"  # noqa: S608 (names)
+        f" WHERE {_BELOW} AND notebook NOT LIKE '%' || :mark",
+        _below(path),
+    )
 
 
 def _below(path: str) -> dict[str, str | int]:

@@ -63,12 +63,12 @@ class TurnHandler(StreamingHandler):
             LimitReached: the user has too many streams; no turn began.
         """
         self.update_api_activity()
-        streams = self.accepts_events()
+        streams = "text/event-stream" in self.request.headers.get("Accept", "")
         found: list[Event] = []
         with self.counted_stream() if streams else nullcontext():
             begun = await begin()
             if streams:
-                await self.stream_counted(_frames(begun.events))
+                await self.stream(_frames(begun.events))
                 return None
             if not await self.until_ended(_collect(begun.events, found)):
                 return None
@@ -165,7 +165,8 @@ class ChatEventsHandler(StreamingHandler):
         user = username(self)
         given = self.request.headers.get("Last-Event-ID") or "0"
         after = int(given) if _NUMBER.fullmatch(given) else -1
-        await self.stream(_frames(await chats.follow(user, chat_id, after)))
+        with self.counted_stream():
+            await self.stream(_frames(await chats.follow(user, chat_id, after)))
 
 
 class ChatStopHandler(TkAIHandler):
@@ -249,19 +250,18 @@ class ChatExportHandler(TkAIHandler):
     @operation("read", "export_chat", _FORMAT, media=("text/markdown", "application/json"))
     async def get(self, chat_id: str) -> None:
         """Return a chat as Markdown, or as a notebook with ``?format=notebook``; a download."""
-        chats, user = await self.services.chats(), username(self)
-        chat = await chats.get(user, chat_id)
-        from tk_ai_extension.agent.export import as_markdown, as_notebook
+        from tk_ai_extension.agent import export
 
         kind = self.get_query_argument("format", "markdown")
         if kind not in ("markdown", "notebook"):
             raise InvalidArguments(
                 f"Unknown format `{kind[:50]}`.", hint="Use markdown or notebook."
             )
-        events = await chats.events(user, chat_id)
-        text = await asyncio.to_thread(
-            as_markdown if kind == "markdown" else as_notebook, chat, events, chats.agent_of
-        )
+        chats, user = await self.services.chats(), username(self)
+        chat = await chats.get(user, chat_id)
+        events = await chats.events(user, chat_id, replaced=False)
+        write = export.as_markdown if kind == "markdown" else export.as_notebook
+        text = await asyncio.to_thread(write, chat, events, chats.agent_of)
         mime = "text/markdown; charset=utf-8" if kind == "markdown" else "application/json"
         self.set_attachment_header(f"chat.{'md' if kind == 'markdown' else 'ipynb'}")
         self.set_header("Content-Type", mime)

@@ -25,33 +25,23 @@ STALLED = 60.0
 class StreamingHandler(TkAIHandler):
     """A route that streams events and detects disconnects."""
 
-    async def stream(self, frames: AsyncIterator[str]) -> bool:
-        """Stream events; return whether they ended before the connection or the server did.
+    async def stream(self, frames: AsyncIterator[str]) -> None:
+        """Stream events, in a block of `counted_stream`, until they end or the connection does.
 
         With backpressure: the next frame is created when the client has received the previous one. A
         client that receives nothing for `STALLED` seconds is disconnected; `Last-Event-ID` resumes.
 
         Args:
             frames: The events with ``id``, ``event`` and ``data``, each ending with an empty line.
-
-        Raises:
-            LimitReached: the user has too many streams.
         """
-        with self.counted_stream():
-            return await self.stream_counted(frames)
-
-    async def stream_counted(self, frames: AsyncIterator[str]) -> bool:
-        """Stream events like `stream`, in a block of `counted_stream`."""
         if self.gone.is_set():
-            return False
+            return
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("Cache-Control", "no-cache, no-transform")
         self.set_header("X-Accel-Buffering", "no")
         send_at_once(self)
-        if not await self.until_ended(self._stream(frames)):
-            return False
-        self.finish(set_content_type="text/event-stream")
-        return True
+        if await self.until_ended(self._stream(frames)):
+            self.finish(set_content_type="text/event-stream")
 
     async def until_ended(self, work: Coroutine[Any, Any, None]) -> bool:
         """Await work; return False if the client has disconnected or the server stops before its end."""
@@ -65,10 +55,6 @@ class StreamingHandler(TkAIHandler):
             return False
         task.result()
         return True
-
-    def accepts_events(self) -> bool:
-        """Whether the client asks for server-sent events."""
-        return "text/event-stream" in self.request.headers.get("Accept", "")
 
     @contextmanager
     def counted_stream(self) -> Generator[None]:
