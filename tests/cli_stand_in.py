@@ -56,10 +56,10 @@ class ApiError(Exception):
         self.status = status
 
 
-def started(options: ClaudeAgentOptions, folder: Path) -> Transport | None:
+def started(options: ClaudeAgentOptions) -> Transport | None:
     """A stand-in, where the CLI that the options name exists."""
     exists = shutil.which(str(options.cli_path)) is not None
-    return CliStandIn(options, folder) if exists else None
+    return CliStandIn(options) if exists else None
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,9 +154,9 @@ class Turn:
 class CliStandIn(Transport):
     """One process of the CLI, as the SDK sees it."""
 
-    def __init__(self, options: ClaudeAgentOptions, folder: Path) -> None:
+    def __init__(self, options: ClaudeAgentOptions) -> None:
         self._options = options
-        self._folder = folder / "projects" / "work"
+        self._folder = Path(options.env["CLAUDE_CONFIG_DIR"]) / "projects" / "work"
         self._url = options.env["ANTHROPIC_BASE_URL"]
         self._key = options.env.get("ANTHROPIC_API_KEY", "")
         self._outgoing: asyncio.Queue[Json | Exception | None] = asyncio.Queue()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -211,7 +209,7 @@ async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> Messa
         cwd=folder,
         env=environment,
     )
-    transport = started_by_launcher(options, folder)
+    transport = started_by_launcher(options)
     assert transport is not None
     async with asyncio.timeout(DEADLINE), ClaudeSDKClient(options, transport=transport) as client:
         if environment.keys() & DESCRIPTORS.keys():
@@ -221,21 +219,6 @@ async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> Messa
     assert isinstance(result, ResultMessage)
     assert (result.is_error, result.result) == (False, "Here.")
     return model.requests[0]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there is no launcher")
-def test_chats_that_begin_at_once_have_one_launcher_that_can_be_started(tmp_path: Path) -> None:
-    def begun(folder: Path) -> bool:
-        options = ClaudeAgentOptions(cli_path=sys.executable, cwd=folder)
-        assert started_by_launcher(options, folder) is not None
-        return os.access(folder / "launch", os.X_OK)
-
-    for number in range(20):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with ThreadPoolExecutor(8) as threads:
-            assert all(threads.map(begun, [folder] * 8))
-        assert [path.name for path in folder.iterdir()] == ["launch"]
 
 
 async def test_a_small_local_server_gets_what_it_knows_and_needs_no_key(

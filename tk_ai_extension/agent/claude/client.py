@@ -109,7 +109,7 @@ class ClaudeBackend:
             options.can_use_tool = _permit(config, turn)
             # The SDK warns of a tool for which the callback is not called.
             options.permission_mode, options.allowed_tools = "default", []
-        transport = await asyncio.to_thread(started_by_launcher, options, self._config.folder)
+        transport = await asyncio.to_thread(started_by_launcher, options)
         client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
             await client.connect()
@@ -311,7 +311,7 @@ def _options(
         resume_session_at=session.history.position,
         cwd=work,
         # Without a name the SDK leaves a thread behind that keeps the server from exiting.
-        cli_path=config.cli or _cli(Path(sdk.__file__).parent),
+        cli_path=config.cli or _cli(Path(sdk.__file__).parent / "_bundled" / "claude"),
         # The SDK adds the server's environment: the other variables are empty.
         env=dict.fromkeys(os.environ, "") | inherited(os.environ) | _environment(provider, config),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
@@ -386,13 +386,12 @@ def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
     }
 
 
-def _cli(package: Path) -> str:
+def _cli(bundled: Path) -> str:
     """Return the SDK's bundled CLI, else the first one in PATH.
 
     Raises:
         AgentUnavailable: there is no CLI.
     """
-    bundled = package / "_bundled" / "claude"
     found = str(bundled) if bundled.is_file() else shutil.which("claude")
     if found is None:
         raise AgentUnavailable("The installed claude-agent-sdk has no `claude` for this platform.")
