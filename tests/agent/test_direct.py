@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.cases import Cases
+from tests.harness import ToolHarness
 from tests.support.scripted_model import (
     BROKEN,
     OVERLOADED,
@@ -19,29 +20,34 @@ from tests.support.scripted_model import (
     rate_limited,
 )
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
-from tk_ai_extension.agent.code.model import CodeModel
-from tk_ai_extension.agent.code.prompts import Prompt
+from tk_ai_extension.agent.code import assistant
+from tk_ai_extension.agent.code.requests import CompletionRequest, EditRequest, EditRound
+from tk_ai_extension.agent.code.variable_names import VariableNames
 from tk_ai_extension.model.agent_errors import (
     ModelFailed,
     ModelUnauthorized,
     NoModel,
 )
 
-PROMPT = Prompt("Complete.", ("before", "answer", "again"), 99, "</end>")
-
 
 class Bench:
-    """The direct models of an environment that can be changed."""
+    """The model for code in an environment that can be changed."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], harness: ToolHarness) -> None:
         self.environment = environment
-        self.model = CodeModel(self.provider)
+        names = VariableNames(harness.workspace, "user")
+        self.assistant = assistant.CodeAssistant(self.provider, names)
 
     async def provider(self) -> Provider:
         return choose(ProviderSettings(), self.environment)
 
-    async def answer(self, *, fast: bool = True, timeout: float = 30) -> str:
-        return (await self.model.answer(PROMPT, timeout, fast=fast)).text
+    async def complete(self) -> str:
+        return (await self.assistant.complete(CompletionRequest(prefix="x = ")))["text"]
+
+    async def edit(self) -> str:
+        earlier = [EditRound(prompt="before", source="answer")]
+        request = EditRequest(prompt="again", source="x", earlier=earlier)
+        return (await self.assistant.edit(request))["source"]
 
 
 @pytest.fixture
@@ -51,30 +57,23 @@ async def model() -> AsyncIterator[ScriptedModel]:
 
 
 @pytest.fixture
-async def bench(model: ScriptedModel) -> AsyncIterator[Bench]:
-    bench = Bench({**model.environment, "ANTHROPIC_MODEL": "claude-exact-1"})
+async def bench(model: ScriptedModel, harness: ToolHarness) -> AsyncIterator[Bench]:
+    bench = Bench({**model.environment, "ANTHROPIC_MODEL": "claude-exact-1"}, harness)
     yield bench
-    await bench.model.close()
+    await bench.assistant.close()
 
 
 async def test_a_prompt_is_sent_as_the_messages_api_has_it(
     bench: Bench, model: ScriptedModel
 ) -> None:
-    model.add(Answer.of("one ", "two"))
+    model.add(Answer.of("<tk-source>one ", "two"))
     bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Team: notebooks\nnonsense"
-    assert await bench.answer() == "one two"
+    assert await bench.edit() == "one two"
     (request,) = model.requests
-    assert request.body == {
-        "model": "claude-exact-1",
-        "max_tokens": 99,
-        "system": "Complete.",
-        "stop_sequences": ["</end>"],
-        "messages": [
-            {"role": "user", "content": "before"},
-            {"role": "assistant", "content": "answer"},
-            {"role": "user", "content": "again"},
-        ],
-    }
+    assert request.body.keys() == {"model", "max_tokens", "system", "stop_sequences", "messages"}
+    assert request.body["model"] == "claude-exact-1"
+    assert request.body["stop_sequences"] == ["</tk-source>"]
+    assert [each["role"] for each in request.body["messages"]] == ["user", "assistant", "user"]
     headers = {name.lower(): value for name, value in request.headers.items()}
     assert headers["x-api-key"] == model.environment["ANTHROPIC_API_KEY"]
     assert "authorization" not in headers
@@ -85,17 +84,17 @@ async def test_an_alias_becomes_the_newest_model_of_that_name(
     bench: Bench, model: ScriptedModel
 ) -> None:
     model.names = ("claude-haiku-9", "claude-sonnet-9", "claude-sonnet-8", "claude-haiku-8")
-    model.add(*(Answer.of("ok") for _ in range(4)))
+    model.add(*(Answer.of("<tk-source>ok") for _ in range(4)))
     del bench.environment["ANTHROPIC_MODEL"]
-    await bench.answer(fast=True)
-    await bench.answer(fast=False)
+    await bench.complete()
+    await bench.edit()
     bench.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] = "small-one"
-    await bench.answer(fast=True)
+    await bench.complete()
     # A gateway that lists no such model may know its alias.
     bench.environment.pop("ANTHROPIC_DEFAULT_HAIKU_MODEL")
     bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Other: 1"
     model.names = ()
-    await bench.answer(fast=True)
+    await bench.complete()
     assert [request.model for request in model.requests] == [
         "claude-haiku-9",
         "claude-sonnet-9",
@@ -106,7 +105,7 @@ async def test_an_alias_becomes_the_newest_model_of_that_name(
 
 @pytest.mark.proves("chat:one-end")
 async def test_failures_of_the_model_are_typed_and_hold_no_key(
-    bench: Bench, model: ScriptedModel
+    bench: Bench, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = bench.environment["ANTHROPIC_API_KEY"]
     leak = Failure(400, "invalid_request_error", f"invalid x-api-key: {key}")
@@ -121,17 +120,18 @@ async def test_failures_of_the_model_are_typed_and_hold_no_key(
             with cases.case(reply):
                 model.add(reply)
                 with pytest.raises(error, match=says.replace("[", r"\[")) as raised:
-                    await bench.answer()
+                    await bench.complete()
                 assert key not in raised.value.as_text()
+    monkeypatch.setattr(assistant, "COMPLETION_TIMEOUT", 0.2)
     hang = Hang()
     model.add(hang)
     with pytest.raises(ModelFailed):
-        await bench.answer(timeout=0.2)
+        await bench.complete()
     async with asyncio.timeout(10):
         await hang.gone.wait()
     bench.environment["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"
     with pytest.raises(ModelFailed, match="cannot be reached"):
-        await bench.answer()
+        await bench.complete()
 
 
 @pytest.mark.proves("chat:one-end")
@@ -143,20 +143,20 @@ async def test_settings_that_cannot_be_used_break_nothing_once_they_are_gone(
 ) -> None:
     before = dict(bench.environment)
     model.add(*(Answer.of(f"{number}") for number in range(3)))
-    assert await bench.answer() == "0"
+    assert await bench.complete() == "0"
     for _ in range(2):
         bench.environment |= {"ANTHROPIC_BASE_URL": "https://gateway.example", **wrong}
         with pytest.raises(ModelFailed):
-            await bench.answer()
+            await bench.complete()
     bench.environment.clear()
     bench.environment |= before
-    assert await bench.answer() == "1"
+    assert await bench.complete() == "1"
     bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Team: notebooks"
-    assert await bench.answer() == "2"
+    assert await bench.complete() == "2"
 
 
 @pytest.mark.proves("chat:one-end")
-async def test_a_provider_without_an_endpoint_says_so() -> None:
+async def test_a_provider_without_an_endpoint_says_so(harness: ToolHarness) -> None:
     for environment, error in (
         ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, NoModel),
         ({"CLAUDE_CODE_USE_BEDROCK": "1", "AWS_REGION": "eu-west-1"}, NoModel),
@@ -164,5 +164,5 @@ async def test_a_provider_without_an_endpoint_says_so() -> None:
         ({}, NoModel),
     ):
         with pytest.raises(error) as raised:
-            await Bench(environment).answer()
+            await Bench(environment, harness).complete()
         assert raised.value.hint

@@ -8,12 +8,12 @@ import pytest
 
 from tests.documentation import written
 from tk_ai_extension.agent.acp.commands import AgentCommands
-from tk_ai_extension.agent.claude.providers import CREDENTIALS, DIRECT
+from tk_ai_extension.agent.claude.providers import BEDROCK_KEY, CREDENTIALS, DIRECT
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.kernels.environment import inherited_environment
 
 NOTEBOOKS_OWN = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
-"""Credentials of the table of providers that a data scientist's own code needs as well."""
+"""Credentials of Bedrock that a data scientist's own code needs as well."""
 
 SERVERS_OWN = {"JUPYTER_TOKEN", "JPY_API_TOKEN"}
 """Tokens with which code could call the server as its user."""
@@ -29,8 +29,7 @@ def in_kernel(monkeypatch: pytest.MonkeyPatch, *names: str) -> set[str]:
 @pytest.mark.proves("threat:secrets")
 def test_a_key_that_only_a_model_takes_reaches_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     of_claude = [pattern.replace("*", "ANY_KEY") for pattern in DIRECT if "*" in pattern]
-    credentials = (name for group in CREDENTIALS for name in group)
-    names = {*credentials, *of_claude, "ANTHROPIC_FOUNDRY_API_KEY"}
+    names = {*CREDENTIALS, BEDROCK_KEY, *NOTEBOOKS_OWN, *of_claude, "ANTHROPIC_FOUNDRY_API_KEY"}
     assert in_kernel(monkeypatch, *names) == NOTEBOOKS_OWN
 
 

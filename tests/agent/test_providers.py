@@ -120,12 +120,10 @@ async def test_only_keys_are_taken_from_a_file_that_the_settings_name(tmp_path: 
     found = await in_project(tmp_path, text).provider()
     assert found.environment == {"ANTHROPIC_API_KEY": "k"}
     assert (found.name, found.model, found.source) == ("anthropic", "sonnet", "project")
-    # The environment's key counts; what notebooks read their data with is none of Anthropic's.
+    # The environment's key counts.
     both = await in_project(tmp_path, text, {"ANTHROPIC_AUTH_TOKEN": "t"}).provider()
     assert both.environment == {"ANTHROPIC_AUTH_TOKEN": "t"}
     assert both.source == "environment"
-    data = await in_project(tmp_path, text, {"AWS_ACCESS_KEY_ID": "a"}).provider()
-    assert data.environment == {"ANTHROPIC_API_KEY": "k"}
     # Without the setting the file is not read.
     (tmp_path / ".secrets.env").write_text(text, encoding="utf-8")
     (tmp_path / ".secrets.env").chmod(0o600)

@@ -176,9 +176,9 @@ async def test_in_a_kernel_of_another_language_the_tour_says_why_it_ends(
 
 
 async def test_a_key_is_used_as_soon_as_it_is_there(models: ClaudeModels, tmp_path: Path) -> None:
-    assert (await models.health())["provider"] == "tour"
+    assert (await models.provider()).name == "tour"
     (tmp_path / ".secrets.env").write_text("ANTHROPIC_API_KEY=k\n", encoding="utf-8")
-    assert (await models.health())["provider"] == "anthropic"
+    assert (await models.provider()).name == "anthropic"
     assert (await models.provider()).environment["ANTHROPIC_API_KEY"] == "k"
 
 

@@ -69,20 +69,7 @@ class ConnectionInfo(TypedDict):
 
 
 class ModelProvider(Protocol):
-    """Configured provider of an agent's model. Equal providers can share a session.
-
-    A frozen dataclass compares by its values:
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class LocalProvider:
-    ...     url: str
-    ...     model: str = "small"
-    ...     models: tuple[str, ...] = ("small", "large")
-    >>> provider: ModelProvider = LocalProvider("http://localhost:8080")
-    >>> provider.model, provider == LocalProvider("http://localhost:8080")
-    ('small', True)
-    """
+    """Configured provider of an agent's model. Providers compare by value: equal ones share a session."""
 
     @property
     def model(self) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.claude.connections import ClaudeModels
     from tk_ai_extension.agent.code.assistant import CodeAssistant
-    from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
+    from tk_ai_extension.agent.models import ModelsInfo
     from tk_ai_extension.agent.store import ChatStore
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.project import ProjectServices
@@ -94,13 +94,7 @@ class AgentModels:
 
     async def health(self) -> ModelsInfo:
         """Return what is configured and what is missing, and the installed agents."""
-        return await self._with_agents(await self.claude.health())
-
-    async def described(self, info: ConnectionInfo) -> ConnectionInfo:
-        """Return the state of Claude's connection with the installed agents."""
-        return {**info, "models": await self._with_agents(info["models"])}
-
-    async def _with_agents(self, info: ModelsInfo) -> ModelsInfo:
+        info = (await self.claude.provider()).health()
         agents = await asyncio.to_thread(self._installed)
         names = [name for name in agents if name not in info["models"]]
         return {**info, "models": [*info["models"], *names], "agents": agents}
@@ -549,11 +543,10 @@ class Services:
         await self._import("tk_ai_extension.agent.code.assistant")
         self._check_open()
         from tk_ai_extension.agent.code.assistant import CodeAssistant
-        from tk_ai_extension.agent.code.model import CodeModel
         from tk_ai_extension.agent.code.variable_names import VariableNames
 
-        model = CodeModel(self._components.models.claude.provider)
-        return CodeAssistant(model, VariableNames(self.workspace, self.owner))
+        names = VariableNames(self.workspace, self.owner)
+        return CodeAssistant(self._components.models.claude.provider, names)
 
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_services")

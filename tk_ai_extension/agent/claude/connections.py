@@ -39,7 +39,7 @@ from tk_ai_extension.agent.claude.providers import (
     host_of,
     is_elsewhere,
 )
-from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
+from tk_ai_extension.agent.models import ConnectionInfo
 from tk_ai_extension.model.agent_errors import ModelUnauthorized
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly
 from tk_ai_extension.model.private_files import (
@@ -189,15 +189,18 @@ class ClaudeModels:
 
         If it cannot be used, its `problem` says why.
         """
-        return await asyncio.to_thread(self._choose)
-
-    async def health(self) -> ModelsInfo:
-        """Return what is configured and what is missing, without values."""
-        return (await self.provider()).health()
+        return (await asyncio.to_thread(self._read))[0]
 
     async def connection(self) -> ConnectionInfo:
         """Return the state of the connection, without its secret."""
-        return await asyncio.to_thread(self._connection)
+        provider, stored = await asyncio.to_thread(self._read)
+        in_force = provider.source == "stored"
+        return {
+            "allowed": self._settings.connect,
+            "contact": self._settings.contact,
+            "stored": None if stored is None else stored.described(in_force=in_force),
+            "models": provider.health(),
+        }
 
     async def connect(self, new: ConnectRequest) -> ConnectionInfo:
         """Test a connection with one request, then store it; return the new state.
@@ -214,7 +217,8 @@ class ClaudeModels:
                 "Connecting a model in the panel is switched off here.",
                 hint=f"Ask {contact} to connect a model." if contact else None,
             )
-        connection = await _tested(_entered(new, await asyncio.to_thread(self._stored)))
+        _, stored = await asyncio.to_thread(self._read)
+        connection = await _tested(_entered(new, stored))
         await asyncio.to_thread(self._store.save, connection)
         return await self.connection()
 
@@ -227,38 +231,25 @@ class ClaudeModels:
         await asyncio.to_thread(self._store.delete)
         return await self.connection()
 
-    def _stored(self) -> Connection | None:
-        with suppress(PrivateFileError):
-            return self._store.read()
-        return None
-
-    def _connection(self) -> ConnectionInfo:
-        provider, stored = self._choose(), self._stored()
-        in_force = provider.source == "stored"
-        return {
-            "allowed": self._settings.connect,
-            "contact": self._settings.contact,
-            "stored": None if stored is None else stored.described(in_force=in_force),
-            "models": provider.health(),
-        }
-
-    def _choose(self) -> Provider:
-        keys: dict[str, str] = {}
-        stored: Connection | None = None
+    def _read(self) -> tuple[Provider, Connection | None]:
+        """Return the provider in force, and the stored connection if it can be read."""
+        settings, stored, keys = self._settings, None, {}
         problem: str | None = None
         try:
-            if self._settings.secrets_file:
-                file = self._root / Path(self._settings.secrets_file).expanduser()
-                keys = parse(read_private(file, refused_bits=0o022) or "", str(file))
-        except PrivateFileError as error:
-            return choose(self._settings, self._environment, problem=error.message)
-        try:
-            stored = self._store.read() if self._settings.connect else None
+            stored = self._store.read()
         except PrivateFileError as error:
             problem = error.message
-        found = choose(self._settings, self._environment, keys, stored)
-        # Where nothing else answers, the user learns why.
-        return replace(found, problem=problem) if found.name == "tour" else found
+        try:
+            if settings.secrets_file:
+                file = self._root / Path(settings.secrets_file).expanduser()
+                keys = parse(read_private(file, refused_bits=0o022) or "", str(file))
+        except PrivateFileError as error:
+            return choose(settings, self._environment, problem=error.message), stored
+        found = choose(settings, self._environment, keys, stored if settings.connect else None)
+        if found.name == "tour" and settings.connect:
+            # Nothing else answers: the user learns why.
+            found = replace(found, problem=problem)
+        return found, stored
 
 
 async def _tested(connection: Connection) -> Connection:

@@ -43,11 +43,8 @@ BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
 BEDROCK_REGION = "AWS_REGION"
 VERTEX_REGION = "CLOUD_ML_REGION"
 VERTEX_PROJECT = "ANTHROPIC_VERTEX_PROJECT_ID"
-CREDENTIALS = (
-    (*KEYS, OAUTH),
-    (BEDROCK_KEY, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-)
-"""Variables that are read from a file of keys: Anthropic's, and AWS's."""
+CREDENTIALS = (*KEYS, OAUTH)
+"""Variables that are read from a file of keys."""
 
 SWITCHES: Mapping[ProviderName, str] = {
     "bedrock": "CLAUDE_CODE_USE_BEDROCK",
@@ -101,7 +98,7 @@ class Connection:
     @property
     def secret(self) -> str:
         """The key or token; empty for none."""
-        found = [self.variables.get(name) for name in (*KEYS, OAUTH, BEDROCK_KEY)]
+        found = [self.variables.get(name) for name in (*CREDENTIALS, BEDROCK_KEY)]
         return next((each for each in found if each), "")
 
     def described(self, *, in_force: bool) -> StoredConnection:
@@ -200,10 +197,9 @@ def choose(
     if settings.base_url:
         values[ADDRESS] = settings.base_url
     found: dict[str, str] = {}
-    for names in CREDENTIALS:
-        if not values.keys() & set(names):
-            found |= {name: value for name, value in keys.items() if value and name in names}
-    values |= found
+    if not values.keys() & set(CREDENTIALS):
+        found = {name: keys[name] for name in CREDENTIALS if keys.get(name)}
+        values |= found
     secrets = secrets_of(values, keys, {} if stored is None else stored.variables)
     name, listed = provider_of(values), ()
     if stored and name == "tour":
@@ -214,7 +210,7 @@ def choose(
     else:
         values = _matching(values, (*DIRECT, *CLOUDS.get(name, ()), *NETWORK))
         used = {"anthropic": KEYS, "compatible": KEYS, "oauth": (OAUTH,)}.get(name, ())
-        for other in {*KEYS, OAUTH}.difference(used):
+        for other in set(CREDENTIALS).difference(used):
             values.pop(other, None)
         source = None if name == "tour" else "environment"
         if found.keys() & values.keys():

@@ -65,7 +65,7 @@ class ConnectionHandler(OwnerHandler):
     async def get(self) -> ConnectionInfo:
         """Return which model is connected, from which source, and at most the end of its key."""
         models = await self.services.chat_models()
-        found = await models.described(await models.claude.connection())
+        found = await models.claude.connection()
         if not self.is_owner():
             return {**found, "allowed": False, "stored": None}
         return found
@@ -78,14 +78,14 @@ class ConnectionHandler(OwnerHandler):
         """
         self.check_owner("connect a model")
         models = await self.services.chat_models()
-        return await models.described(await models.claude.connect(body))
+        return await models.claude.connect(body)
 
     @operation("execute", "disconnect_model")
     async def delete(self) -> ConnectionInfo:
         """Delete the stored connection and its key."""
         self.check_owner("connect a model")
         models = await self.services.chat_models()
-        return await models.described(await models.claude.disconnect())
+        return await models.claude.disconnect()
 
 
 class PromptsHandler(TkAIHandler):
