@@ -194,7 +194,7 @@ async def test_a_path_has_to_be_absolute_end_in_ipynb_and_stay_inside(harness, p
         ("./n.ipynb", InvalidArguments),
         ("", InvalidArguments),
         (str(harness.root / "a.txt"), InvalidArguments),
-        (str(harness.root), InvalidArguments),
+        (str(harness.root), PathRefused),
         ("/etc/n.ipynb", PathRefused),
         (str(harness.root / ".." / "n.ipynb"), PathRefused),
         (str(harness.root / "none.ipynb"), NotebookNotFound),

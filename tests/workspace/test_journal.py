@@ -338,7 +338,7 @@ async def test_half_a_surrogate_pair_breaks_nothing(journal: Journal) -> None:
         caller, "n.ipynb", "edit_cell", "half \udfff\0", kind="change", changes=changes
     )
     (kept,) = await journal.undoable(caller, "n.ipynb")
-    assert kept.summary == "half ?\0"
+    assert kept.summary == "half \ufffd\0"
     assert kept.changes == (change("half \ud800"),)
 
 

@@ -19,7 +19,7 @@ from tk_ai_extension.model.executions import (
 )
 from tk_ai_extension.tools.default import variables
 from tk_ai_extension.tools.registry import ToolContext
-from tk_ai_extension.workspace import kernel_queries
+from tk_ai_extension.workspace import runs
 
 __all__ = ["backend", "harness", "jp_server_config"]
 
@@ -85,7 +85,7 @@ async def test_a_query_waits_for_others_within_a_limit(
 ) -> None:
     harness.write("n.ipynb", "1")
     await harness.call("use_notebook", notebook="n.ipynb")
-    monkeypatch.setattr(kernel_queries, "WAIT", 0.2)
+    monkeypatch.setattr(runs, "QUERY_WAIT", 0.2)
     (kernel_id,) = harness.workspace.kernels.ids()
     async with harness.workspace.queries.turn(kernel_id):
         with pytest.raises(KernelBusy, match="other queries"):

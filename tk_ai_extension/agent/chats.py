@@ -26,6 +26,7 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     LimitReached,
@@ -35,7 +36,6 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
-from tk_ai_extension.workspace.database import storable
 from tk_ai_extension.workspace.journal import JournalEntry, Touched
 from tk_ai_extension.workspace.undo import NetChange, TakenBack, net_changes, undo_entries
 
@@ -239,7 +239,7 @@ class Chats:
         Raises:
             ChatNotFound.
         """
-        await self._store.rename(await self.get(user, chat_id), storable(title)[:MAX_TITLE])
+        await self._store.rename(await self.get(user, chat_id), encodable_text(title)[:MAX_TITLE])
 
     async def delete(self, user: str, chat_id: str) -> None:
         """End a chat and remove its events; its changes to notebooks are kept.
@@ -318,7 +318,7 @@ class Chats:
     async def _begin(self, user: str, request: ChatRequest) -> StartedTurn:
         """Begin a new chat with a message; the caller holds the user's lock."""
         message = await self._message(user, request)
-        title = storable(" ".join(request.message.split()))[:MAX_TITLE]
+        title = encodable_text(" ".join(request.message.split()))[:MAX_TITLE]
         chat_id = secrets.token_hex(12)
         await self._store.create(user, chat_id, title)
         try:

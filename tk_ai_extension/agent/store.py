@@ -23,9 +23,10 @@ from typing import Any
 
 from tk_ai_extension.agent.events import Event, EventPayload
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
+from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.paths import DELETED
-from tk_ai_extension.workspace.database import Database, storable
+from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.journal import is_alive, process_of
 
 logger = logging.getLogger(__name__)
@@ -182,12 +183,12 @@ class ChatStore:
         Raises:
             ChatNotFound: it does not exist or belongs to another user.
         """
-        return await self._database.read(lambda db: self._chat(db, user, chat_id))
+        return await self._database.run(lambda db: self._chat(db, user, chat_id))
 
     async def list(self, user: str) -> builtins.list[Chat]:
         """List a user's chats, most recently used first."""
         query = f"{_CHATS} ORDER BY updated DESC"
-        return await self._database.read(
+        return await self._database.run(
             lambda db: [Chat(*row) for row in db.execute(query, (user,))]
         )
 
@@ -337,7 +338,7 @@ class ChatStore:
             _detach(db, new)
             db.execute(
                 f"UPDATE turns SET notebook = :new || substr(notebook, :rest) WHERE {_BELOW}",  # noqa: S608 (names)
-                _below(old) | {"new": storable(new)},
+                _below(old) | {"new": encodable_text(new)},
             )
 
         return self._database.run(update, "The chats do not follow the rename.")
@@ -402,7 +403,7 @@ class ChatStore:
                     size += len(data)
             return found, False
 
-        return await self._database.read(select)
+        return await self._database.run(select)
 
     async def plan(self, chat_id: str) -> Event | None:
         """Return the pending plan of a chat: no message was sent since it was made."""
@@ -418,7 +419,7 @@ class ChatStore:
 
     async def unended(self, chat_id: str) -> Sequence[str]:
         """Return the turns of a chat without an end, oldest first."""
-        return await self._database.read(lambda db: _unended(db, chat_id))
+        return await self._database.run(lambda db: _unended(db, chat_id))
 
     async def last(self, chat_id: str) -> int:
         """Return the number of the last event of a chat; 0 if there is none."""
@@ -438,7 +439,7 @@ class ChatStore:
         Raises:
             ChatNotFound: it does not exist or belongs to another user.
         """
-        row = db.execute(f"{_CHATS} AND id = ?", (user, storable(chat_id))).fetchone()
+        row = db.execute(f"{_CHATS} AND id = ?", (user, encodable_text(chat_id))).fetchone()
         if row is None:
             raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
         return Chat(*row)
@@ -446,12 +447,12 @@ class ChatStore:
     async def _rows(
         self, query: str, *values: str | float | None
     ) -> builtins.list[tuple[Any, ...]]:
-        return await self._database.read(lambda db: db.execute(query, values).fetchall())
+        return await self._database.run(lambda db: db.execute(query, values).fetchall())
 
     async def _write(
         self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
     ) -> None:
-        await self._database.run(lambda db: db.execute(statement, values), failed)
+        await self._database.run(lambda db: db.execute(statement, values).close(), failed)
 
 
 def _unended(db: sqlite3.Connection, chat_id: str) -> Sequence[str]:
@@ -469,7 +470,7 @@ def _detach(db: sqlite3.Connection, path: str) -> None:
 
 def _below(path: str) -> dict[str, str | int]:
     """Return the parameters for a path and everything below it."""
-    path = storable(path)
+    path = encodable_text(path)
     # "0" is the character after "/".
     bounds = {"first": f"{path}/", "end": f"{path}0"}
     return {"old": path, "rest": len(path) + 1, "mark": DELETED, **bounds}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -34,11 +33,6 @@ KINDS: dict[int, type[ToolError]] = {
     sqlite3.SQLITE_READONLY: ReadOnly,
     sqlite3.SQLITE_CANTOPEN: StateUnavailable,
 }
-
-
-def storable(text: str) -> str:
-    """Return text that SQLite can store: lone surrogates become question marks."""
-    return text.encode(errors="replace").decode()
 
 
 class Database:
@@ -79,7 +73,8 @@ class Database:
         in the order of the calls, whatever is awaited first.
 
         Args:
-            work: Receives the connection.
+            work: Receives the connection. It must not return a cursor: freed on another thread, that
+                would reset a statement of this one.
             consequence: The hint of an error: what the failure means.
 
         Raises (when awaited):
@@ -95,52 +90,34 @@ class Database:
         if self._connection is None:
             await self.run(lambda _: None)
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run work that only reads. Raises as `run`."""
-        return await self.run(work, "Nothing was read.")
-
-    async def check(self) -> None:
-        """Check that the file can be written. Raises as `run`."""
-        version = f"PRAGMA user_version = {VERSION}"
-        await self.run(lambda db: db.execute(version), "Changes and chats are not saved.")
-
     def _carry_out(self, work: Callable[[sqlite3.Connection], T], consequence: str) -> T:
         try:
-            try:
-                return self._transact(work)
-            except sqlite3.DatabaseError as error:
-                if _code(error) not in DAMAGED:
-                    raise
-                self._set_aside(str(error))
-                return self._transact(work)
+            connection = self._connection or self._open()
+            with connection:
+                return work(connection)
         except sqlite3.Error as error:
-            kind = KINDS.get(_code(error), SaveFailed)
+            # The low byte of an extended result code is the primary result code.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in DAMAGED:
+                self._set_aside(str(error))
+                return self._carry_out(work, consequence)
+            kind = KINDS.get(code, SaveFailed)
             raise kind(f"{self._path}: {error}. {consequence}") from error
         except OSError as error:
             kind = DiskFull if error.errno == errno.ENOSPC else StateUnavailable
             raise kind(f"{self._path}: {error.strerror}. {consequence}") from error
 
-    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        connection = self._connection or self._open()
-        with connection:
-            result = work(connection)
-        if isinstance(result, sqlite3.Cursor):
-            # Freeing an open cursor on another thread would reset a statement of this one.
-            result.close()
-        return result
-
     def _open(self) -> sqlite3.Connection:
         make_private(self._path.parent)
         # SQLite would create the file with the umask's mode. Its side files get this file's mode.
-        with suppress(FileExistsError):
-            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        self._path.touch(mode=0o600)
         connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT)
         try:
             [version] = connection.execute("PRAGMA user_version").fetchone()
             if version not in (0, VERSION):
-                error = sqlite3.DatabaseError(f"its schema is {version}")
-                error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
-                raise error  # noqa: TRY301 (as SQLite's)
+                connection.close()
+                self._set_aside(f"its schema is {version}")
+                return self._open()
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             with suppress(sqlite3.OperationalError):  # Another process may be setting it.
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -166,12 +143,8 @@ class Database:
         """Rename the file, so that the next use creates a new one."""
         self._disconnect()
         aside = self._path.with_name(f"{self._path.name}.{time.time_ns()}.broken")
-        self._path.rename(aside)
+        with suppress(FileNotFoundError):  # Another server has done it.
+            self._path.rename(aside)
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         logger.warning("%s is not usable (%s): it was moved to %s", self._path, why, aside)
-
-
-def _code(error: sqlite3.Error) -> int:
-    # The low byte of an extended result code is the primary result code.
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

@@ -35,9 +35,10 @@ import psutil
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.notebooks.notebook import Notebook
-from tk_ai_extension.workspace.database import Database, storable
+from tk_ai_extension.workspace.database import Database
 from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing
 
 T = TypeVar("T")
@@ -337,7 +338,7 @@ class Journal:
 
         def insert(db: sqlite3.Connection) -> int:
             data, too_large = encode_changes(changes) if changes else ("", "")
-            author, text, more = map(storable, (caller.author, summary, note or too_large))
+            author, text, more = map(encodable_text, (caller.author, summary, note or too_large))
             row = (
                 *(now, now, self._owner, caller.user, caller.session, author, path, tool),
                 *(turn or caller.turn, kind, state, text, more, 200 + len(data)),
@@ -350,7 +351,7 @@ class Journal:
             if undone:
                 _mark_undone(db, undone, entry)
             if run:
-                db.execute(_INSERT, (*row[:9], "run", "intended", storable(run), "", 200))
+                db.execute(_INSERT, (*row[:9], "run", "intended", encodable_text(run), "", 200))
             return entry
 
         consequence = (
@@ -363,8 +364,8 @@ class Journal:
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE entries SET state = 'done', summary = ? WHERE id = ?",
-                (storable(summary), entry_id),
-            )
+                (encodable_text(summary), entry_id),
+            ).close()
         )
 
     async def open(self) -> None:
@@ -390,7 +391,7 @@ class Journal:
     async def are_done(self, entries: Collection[int]) -> bool:
         """Return whether none of the entries was undone."""
         ids = json.dumps(list(entries))
-        count = await self._database.read(lambda db: db.execute(_DONE, (ids,)).fetchone()[0])
+        count = await self._database.run(lambda db: db.execute(_DONE, (ids,)).fetchone()[0])
         return count == len(entries)
 
     async def history(self, path: str, limit: int, user: str) -> list[JournalEntry]:
@@ -406,7 +407,7 @@ class Journal:
             rows = db.execute(_HISTORY, (path, _bounded(limit)))
             return [_entry(row, reader=user) for row in rows]
 
-        return await self._database.read(select)
+        return await self._database.run(select)
 
     async def standing(
         self,
@@ -433,7 +434,7 @@ class Journal:
             rows = db.execute(_STANDING, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
 
-        return await self._database.read(select)
+        return await self._database.run(select)
 
     async def undoable(
         self,
@@ -469,7 +470,7 @@ class Journal:
             rows = db.execute(_UNDOABLE, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
 
-        return await self._database.read(select)
+        return await self._database.run(select)
 
     async def touched(self, caller: Caller) -> list[Touched]:
         """Return the cells of the caller's own changes that were not undone, newest first.
@@ -488,7 +489,7 @@ class Journal:
                 cells.setdefault(tuple(entry), {})[cell] = None
             return [Touched(*entry, tuple(keys)) for entry, keys in cells.items()]
 
-        return await self._database.read(select)
+        return await self._database.run(select)
 
     async def renamed(self, old: str, new: str) -> None:
         """Update the paths of entries after a notebook or a folder was renamed.
@@ -523,15 +524,8 @@ class Journal:
 
         await self._database.run(delete)
         # `execute` would run only one step of the pragma, which frees a single page.
-        await self._database.run(lambda db: db.executescript("PRAGMA incremental_vacuum"))
-
-    async def check(self) -> None:
-        """Check that entries can be written now.
-
-        Raises:
-            DiskFull, ReadOnly, SaveFailed, StateUnavailable: They cannot.
-        """
-        await self._database.check()
+        vacuum = "PRAGMA incremental_vacuum"
+        await self._database.run(lambda db: db.executescript(vacuum).close())
 
     async def close(self) -> None:
         """Wait for running queries and close the file."""

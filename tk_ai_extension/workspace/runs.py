@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import LimitReached, ToolError
+from tk_ai_extension.model.errors import KernelBusy, LimitReached, ToolError
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, RunStatus, StatusEvent
 from tk_ai_extension.model.outputs import OutputBuffer, json_size
 from tk_ai_extension.notebooks.document import NotebookDocument
@@ -22,6 +22,8 @@ MAX_WAITING = 256
 """Maximum waiting executions of one kernel."""
 MAX_WAITING_PER_CALLER = 128
 """Maximum waiting executions of one caller on one kernel, so that it cannot block the others."""
+QUERY_WAIT = 5.0
+"""Seconds for which a query waits for others."""
 
 
 _Waiting = OrderedDict[str, deque[asyncio.Future[None]]]
@@ -117,6 +119,34 @@ class FairQueue:
             own.remove(granted)
             if not own:
                 del waiting[caller]
+
+
+class KernelQueries:
+    """Runs this package's own queries of each kernel, such as the list of variables, one after the other.
+
+    One looks like running code to another.
+    """
+
+    def __init__(self) -> None:
+        self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
+
+    @asynccontextmanager
+    async def turn(self, kernel_id: str) -> AsyncGenerator[None]:
+        """Wait until no query of a kernel is in progress; none begins within the ``async with`` block.
+
+        Raises:
+            KernelBusy: Other queries did not end in time.
+        """
+        lock = self._locks[kernel_id]
+        try:
+            async with asyncio.timeout(QUERY_WAIT):
+                await lock.acquire()
+        except TimeoutError:
+            raise KernelBusy("The kernel is answering other queries.", hint="Call again.") from None
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 OpenDocument = Callable[[str], Awaitable[NotebookDocument]]

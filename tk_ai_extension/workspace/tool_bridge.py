@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
 import secrets
-import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ValidationError
 
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached, PermissionDenied, ToolError
+from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.workspace.peers import comes_from, peer_of
-from tk_ai_extension.workspace.socket_listener import SocketListener
+from tk_ai_extension.workspace.private_socket import PrivateSocket, comes_from
 
 logger = logging.getLogger(__name__)
 
@@ -24,25 +26,28 @@ Answer = Callable[[Caller, str, Json], Awaitable[Json]]
 
 MAX_LINE = 64_000_000
 """Maximum bytes of one call."""
-MAX_CALLS = 64
-"""Maximum concurrent calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Grant:
+class _Grant(NamedTuple):
     """The rights of a token."""
 
     caller: Caller
     kernel_id: str
-    session: str
+    state: Path
     answer: Answer
 
 
-class ToolBridge:
-    """A Unix socket in a folder of mode 0700. Each connection carries one call: a line of JSON each way.
+class _Call(BaseModel):
+    token: str
+    tool: str
+    arguments: Json
 
-    A token is valid for one caller and one kernel. Where the system provides peer credentials, only
-    the kernel's processes may use it. A web page cannot reach a Unix socket.
+
+class ToolBridge:
+    """A private Unix socket. Each connection carries one call: a line of JSON each way.
+
+    A token is valid for one caller and one kernel, until the kernel ends. Where the system provides peer
+    credentials, only the kernel's processes may use it. A web page cannot reach a Unix socket.
 
     Args:
         kernels: The kernels, for their process ids.
@@ -50,51 +55,39 @@ class ToolBridge:
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
+        self._secret = secrets.token_bytes()
         self._grants: dict[str, _Grant] = {}
-        self._listener = SocketListener("bridge.sock", self._serve, MAX_LINE)
-        self.open = self._listener.open
-        self.close = self._listener.close
+        self._socket = PrivateSocket(self._serve, MAX_LINE)
+        self.close = self._socket.close
 
-    @property
-    def url(self) -> str:
-        """The URL of the socket."""
-        return f"unix://{self._listener.folder / 'bridge.sock'}"
-
-    def variables(
+    async def variables(
         self, caller: Caller, kernel_id: str, session: str, folder: str, answer: Answer
     ) -> dict[str, str]:
         """Return the environment variables for a caller's code in a kernel.
 
         The token is the caller's in this kernel, with the caller's current mode and tools.
         """
-        state = self._listener.folder / f"{session}.json"
+        path = await self._socket.open()
+        state = path.with_name(f"{kernel_id}.json")
         state.touch(mode=0o600)
         about = {"session": session, "kernel_id": kernel_id, "folder": folder}
         state.write_text(json.dumps(about), encoding="utf-8")
-        holder = (caller.identity, kernel_id)
-        found = (
-            token
-            for token, known in self._grants.items()
-            if (known.caller.identity, known.kernel_id) == holder
-        )
-        token = next(found, None) or secrets.token_urlsafe(24)
-        self._grants[token] = _Grant(caller, kernel_id, session, answer)
+        holder = f"{caller.identity}\n{kernel_id}".encode()
+        token = hmac.digest(self._secret, holder, "sha256").hex()
+        self._grants[token] = _Grant(caller, kernel_id, state, answer)
         return {
             "PI_SESSION_FILE": str(state),
-            "PI_TOOL_BRIDGE_URL": self.url,
+            "PI_TOOL_BRIDGE_URL": f"unix://{path}",
             "PI_TOOL_BRIDGE_TOKEN": token,
             "PI_TOOL_BRIDGE_SESSION": session,
         }
 
-    def forget(self, session: str) -> None:
-        """Remove the file of a session that has ended."""
-        (self._listener.folder / f"{session}.json").unlink(missing_ok=True)
-
-    def revoke(self, kernel_id: str) -> None:
-        """Revoke the tokens of a kernel that has ended or was replaced."""
-        self._grants = {
-            token: grant for token, grant in self._grants.items() if grant.kernel_id != kernel_id
-        }
+    def forget(self, kernel_id: str) -> None:
+        """Revoke the tokens of a kernel that has ended, and remove its file."""
+        for token, grant in list(self._grants.items()):
+            if grant.kernel_id == kernel_id:
+                del self._grants[token]
+                grant.state.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -107,39 +100,16 @@ class ToolBridge:
 
     async def _respond(self, line: bytes, writer: asyncio.StreamWriter) -> Json:
         try:
-            if len(self._listener) > MAX_CALLS:
-                raise LimitReached(f"The bridge already has {MAX_CALLS} concurrent calls.")
-            request = _parsed(line)
-            grant = await self._authorize(request, writer.get_extra_info("socket"))
-            result = await grant.answer(grant.caller, request["tool"], request["arguments"])
-            return {"result": result}
+            call = _Call.model_validate_json(line)
+            grant = self._grants.get(call.token)
+            if grant is None:
+                raise PermissionDenied("The bridge does not know this token, or its kernel ended.")
+            pid = (await self._kernels.info(grant.kernel_id)).pid
+            if pid and not await comes_from(writer, pid):
+                raise PermissionDenied("The token is valid only in the kernel it was issued to.")
+            return {"result": await grant.answer(grant.caller, call.tool, call.arguments)}
+        except ValidationError:
+            error = InvalidArguments("A call is a line of JSON with token, tool and arguments.")
+            return {"error": error.as_dict()}
         except ToolError as error:
             return {"error": error.as_dict()}
-
-    async def _authorize(self, request: Json, connection: socket.socket) -> _Grant:
-        """Return the rights of a request's token for the process that sent it.
-
-        Raises:
-            PermissionDenied: The token is unknown or belongs to another kernel.
-        """
-        grant = self._grants.get(request["token"])
-        if grant is None or grant.session != request["session"]:
-            raise PermissionDenied("The bridge does not know this token in this session.")
-        if grant.kernel_id not in self._kernels.ids():
-            raise PermissionDenied("The kernel of this token has ended.")
-        pid = (await self._kernels.info(grant.kernel_id)).pid
-        peer = peer_of(connection)
-        if pid and peer and not await asyncio.to_thread(comes_from, peer, pid):
-            raise PermissionDenied("The token is valid only in the kernel that it was issued to.")
-        return grant
-
-
-def _parsed(line: bytes) -> Json:
-    try:
-        request = json.loads(line)
-        types = {"token": str, "session": str, "tool": str, "arguments": dict}
-        if all(isinstance(request[name], kind) for name, kind in types.items()):
-            return request
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise InvalidArguments("A call must be a line of JSON with token, session, tool and arguments.")

@@ -37,7 +37,6 @@ def call(tool, **arguments):
         )
     request = {
         "token": os.environ.get("PI_TOOL_BRIDGE_TOKEN", ""),
-        "session": os.environ.get("PI_TOOL_BRIDGE_SESSION", ""),
         "tool": tool,
         "arguments": arguments,
     }
@@ -55,25 +54,13 @@ def call(tool, **arguments):
     return found["result"]
 
 
-class CallEnvironment:
-    """Working directory, environment variables and `sys.path` of the code that runs in this kernel."""
+_home = os.getcwd()  # noqa: PTH109 - os.chdir takes it
 
-    def __init__(self):
-        os.environ.pop("JPY_SESSION_NAME", None)  # This kernel belongs to no notebook.
-        self._home = os.getcwd()  # noqa: PTH109 - os.chdir takes it
-        self._before = {}  # Original values of the variables that were set here; None if unset.
 
-    def enter(self, text):
-        """Set up the environment for the next code; `text` holds the variables as JSON."""
-        for name, before in self._before.items():
-            if before is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = before
-        self._before.clear()
-        for name, value in json.loads(text).items():
-            self._before[name] = os.environ.get(name)
-            os.environ[name] = value
-        os.chdir(self._home)
-        if self._home not in sys.path:
-            sys.path.insert(0, self._home)
+def enter(text):
+    """Set the working directory, `sys.path` and variables (in JSON) for the next code of this kernel."""
+    os.environ.pop("JPY_SESSION_NAME", None)  # This kernel belongs to no notebook.
+    os.environ.update(json.loads(text))
+    os.chdir(_home)
+    if _home not in sys.path:
+        sys.path.insert(0, _home)

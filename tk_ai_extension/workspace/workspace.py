@@ -27,11 +27,10 @@ from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import ActivityFeed, Commits, Journal, Notices
-from tk_ai_extension.workspace.kernel_queries import KernelQueries
 from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
-from tk_ai_extension.workspace.runs import FairQueue
+from tk_ai_extension.workspace.runs import FairQueue, KernelQueries
 from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 

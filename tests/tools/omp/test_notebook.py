@@ -38,8 +38,8 @@ def facts(result):
 async def test_edit_replaces_the_source_and_keeps_the_type(harness, edit):
     changed = await edit("edit", 1, "# Other\nline", cell_type="code")
     assert facts(changed) == ("edit", 1, "markdown", 3, "# Other\nline")
-    assert "Replaced cell 1" in changed.as_text()
-    assert "sub/n.ipynb, which has 3 cells" in changed.as_text()
+    assert "Changed cell 1" in changed.as_text()
+    assert "sub/n.ipynb: 3 cells" in changed.as_text()
     assert facts(await edit("edit", 2, ""))[2:] == ("raw", 3, "")
     assert harness.sources("sub/n.ipynb") == ["a = 1\nb", "# Other\nline", ""]
 
@@ -94,7 +94,7 @@ async def test_a_path_is_relative_to_the_folder_in_which_code_of_the_session_run
     harness, edit, run
 ):
     for path in ("./sub/n.ipynb", str(harness.root / "sub" / "n.ipynb")):
-        assert (await edit("insert", 0, "x", path=path)).path == "sub/n.ipynb"
+        assert (await edit("insert", 0, "x", path=path)).notebook == "sub/n.ipynb"
     code = "import json; print(len(json.load(open('sub/n.ipynb'))['cells']))"
     assert (await run(code, mode="per-call")).runs[0].output == "5"
     for outside in ("../n.ipynb", "/etc/n.ipynb"):

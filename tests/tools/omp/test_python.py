@@ -161,11 +161,11 @@ async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller
 @pytest.mark.proves("kernel:replace-dead")
 async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(harness, run):
     first = await run("x = 1")
-    await harness.call("shutdown_kernel", kernel_id=first.kernel_id)
+    ended = await harness.call("shutdown_kernel", kernel_id=first.kernel_id)
+    assert "variables are lost" in ended.full_text()
     result = await run("print('x' in dir())")
     assert result.runs[0].output == "False"
     assert result.kernel_id != first.kernel_id
-    assert "variables are lost" in result.full_text()
 
 
 @pytest.mark.proves("kernel:replace-dead")
@@ -174,7 +174,7 @@ async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(harnes
     result = await run(ONCE, "print('next')")
     assert result.status == "ok"
     assert [each.output for each in result.runs] == ["tried\nwent through", "next"]
-    assert "crashed and was replaced" in result.full_text()
+    assert "crashed and is replaced" in result.full_text()
 
 
 @pytest.mark.proves("kernel:restart-limit")
@@ -206,20 +206,18 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.proves("kernel:env")
-async def test_folder_variables_and_path_are_set_for_each_call(harness, run):
+async def test_folder_and_path_are_set_for_each_call(harness, run):
     (harness.root / "sub").mkdir()
     (harness.root / "sub" / "helper.py").write_text("value = 5")
-    look = (
-        "import os; print(os.path.basename(os.getcwd()), os.environ.get('A'), os.environ.get('B'))"
-    )
-    first = await run(look, cwd="sub", env={"A": "1", "B": "2"})
-    assert first.runs[0].output == "sub 1 2"
+    look = "import os; print(os.path.basename(os.getcwd()))"
+    first = await run(look, cwd="sub")
+    assert first.runs[0].output == "sub"
     await run(
         "import os, sys; os.chdir('/'); sys.path[:] = [p for p in sys.path if 'sub' not in p]",
         cwd="sub",
     )
-    second = await run(look, "import helper; helper.value", cwd="sub", env={"B": "3"})
-    assert [each.output for each in second.runs] == ["sub None 3", "5"]
+    second = await run(look, "import helper; helper.value", cwd="sub")
+    assert [each.output for each in second.runs] == ["sub", "5"]
 
 
 @pytest.mark.proves("kernel:env")
@@ -249,15 +247,15 @@ print(open(path).read().count('line'))
 
 @pytest.mark.proves("kernel:env")
 async def test_they_are_set_in_a_kernel_that_somebody_restarted_or_meddled_with(harness, run):
-    look = "import os; print(os.environ['A'], 'PI_TOOL_BRIDGE_TOKEN' in os.environ)"
-    first = await run(look, env={"A": "1"})
+    look = "import os; print(os.environ.pop('PI_TOOL_BRIDGE_TOKEN') != '')"
+    first = await run(look)
     await harness.call("restart_kernel", kernel_id=first.kernel_id)
-    assert (await run(look, env={"A": "2"})).runs[0].output == "2 True"
+    assert (await run(look)).runs[0].output == "True"
     await run("import sys; del sys.modules['tool_bridge']")
-    assert (await run(look, env={"A": "3"})).runs[0].output == "3 True"
+    assert (await run(look)).runs[0].output == "True"
 
 
-async def test_a_folder_or_a_variable_that_is_none_is_refused(harness, run):
+async def test_a_folder_that_is_none_is_refused(harness, run):
     (harness.root / "file.txt").write_text("text")
     for cwd, error in (
         ("none", FileMissing),
@@ -267,11 +265,6 @@ async def test_a_folder_or_a_variable_that_is_none_is_refused(harness, run):
     ):
         with pytest.raises(error):
             await run("1", cwd=cwd)
-    for env in ({"": "1"}, {"A=B": "1"}, {"A": "a\0b"}):
-        with pytest.raises(InvalidArguments):
-            await run("1", env=env)
-    with pytest.raises(InvalidArguments):
-        await run("x\0")
     with pytest.raises(InvalidArguments):
         await run()
     assert kernels(harness) == []
@@ -317,10 +310,10 @@ async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced
     assert await harness.workspace.executions.cancel(found, grace=0.5) == "ended"
     ended = await harness.call("wait_execution", execution_id=waiting.execution_id)
     assert ended.status == "interrupted"
-    assert "Its kernel was killed" in ended.as_text()
+    assert "The session gets another kernel" in ended.as_text()
     after = await run("print('x' in dir())")
     assert after.runs[0].output == "False"
-    assert "was killed and replaced. Its variables are lost" in ended.full_text()
+    assert "ignored an interrupt and is replaced. Its variables are lost" in ended.full_text()
 
 
 @pytest.mark.proves("exec:cancel", "exec:timeout")
@@ -329,7 +322,7 @@ async def test_so_is_one_that_ignores_a_timeout(run):
     result = await run(deaf, timeout=0.5)
     assert result.status == "timed_out"
     assert "Command timed out after 0.5 seconds" in result.as_text()
-    assert "Its kernel was killed and replaced" in result.as_text()
+    assert "The session gets another kernel" in result.as_text()
     assert (await run("'goes on'")).runs[0].output == "'goes on'"
 
 
@@ -364,8 +357,8 @@ async def test_it_needs_approval_to_run_code_and_shows_all_of_it(harness, run):
     with pytest.raises(PermissionDenied):
         await run("1", caller=replace(ALICE, mode="plan"))
     with pytest.raises(PermissionRequired):
-        await run("first = 1", "second = 2", caller=replace(ALICE, mode="ask"), env={"A": "9"})
+        await run("first = 1", "second = 2", caller=replace(ALICE, mode="ask"))
     (request,) = harness.workspace.policy.pending("alice")
-    for shown in ("first = 1", "second = 2", "A=9"):
+    for shown in ("first = 1", "second = 2"):
         assert shown in request.preview
     assert kernels(harness) == []

@@ -18,8 +18,7 @@ from mcp.server.stdio import stdio_server
 from tk_ai_extension.agent.acp import relay
 from tk_ai_extension.agent.tool_server import SERVER
 from tk_ai_extension.model.agent_errors import AgentUnavailable
-from tk_ai_extension.workspace.peers import comes_from, peer_of
-from tk_ai_extension.workspace.socket_listener import SocketListener
+from tk_ai_extension.workspace.private_socket import PrivateSocket, comes_from
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ class ToolSocket:
     def __init__(self, server: Server[Any], pid: int) -> None:
         self._server = server
         self._pid = pid
-        self._listener = SocketListener("tools.sock", self._serve, MAX_LINE)
+        self._listener = PrivateSocket(self._serve, MAX_LINE)
         self.close = self._listener.close
 
     async def open(self) -> dict[str, Any]:
@@ -58,11 +57,8 @@ class ToolSocket:
         return {"name": SERVER, "command": sys.executable, "args": arguments, "env": []}
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = peer_of(writer.get_extra_info("socket"))
-        if peer and not await asyncio.to_thread(comes_from, peer, self._pid):
-            logger.warning(
-                "Process %d, which is not the agent's, opened the tools of an agent", peer
-            )
+        if not await comes_from(writer, self._pid):
+            logger.warning("A process that is not the agent's opened the tools of an agent")
             return
         options = self._server.create_initialization_options()
         # The transport iterates over lines, and writes and flushes texts.

@@ -41,9 +41,6 @@ KERNEL_SETTINGS = ("/proc/sys", "/proc/pressure")
 """Settings of the operating system's kernel. Root can write them without capabilities, because root owns
 the files; ``bwrap`` itself covers similar ones (``sysrq-trigger``, ``irq``, ``bus``)."""
 
-MAX_FILES = 16_384
-"""Maximum open files, and maximum processes, of a program in a container."""
-
 TIMEOUT = 30
 """Seconds in which a trial, or the removal of a container, must end."""
 
@@ -220,8 +217,6 @@ def _bubblewrap(mounts: Mapping[Path, str], fixed: Mapping[Path, int], _private:
 
 def _podman(mounts: Mapping[Path, str], fixed: Mapping[Path, int], private: Path) -> list[str]:
     """Return options of ``podman``: a container without an image, which shows the machine's system."""
-    import resource  # Not on Windows, which has no podman sandbox.
-
     options = ["run", "--rm", "--interactive", "--name", private.name, "--network=none"]
     options += ["--cap-drop=all", "--security-opt=no-new-privileges"]
     options += ["--security-opt=label=disable", "--log-driver=none", "--hostname=sandbox"]
@@ -229,12 +224,6 @@ def _podman(mounts: Mapping[Path, str], fixed: Mapping[Path, int], private: Path
     options += ["--env-host=false", "--http-proxy=false", "--unsetenv-all"]
     if os.geteuid() != 0:
         options.append("--userns=keep-id")
-    limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-    for name, limit in limits.items():
-        # By default podman requests more than the hard limit, and fails.
-        hard = resource.getrlimit(limit)[1]
-        number = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
-        options.append(f"--ulimit={name}={number}:{number}")
     options += [f"--volume={path.resolve()}:{path}:ro" for path in _system()]
     for path, access in (*mounts.items(), *((path, "ro") for path in fixed)):
         if access == "empty":

@@ -59,7 +59,7 @@ async def _problems(workspace: Workspace) -> list[ToolError]:
     """Return what currently does not work."""
     try:
         async with asyncio.timeout(HEALTH):
-            await workspace.journal.check()
+            await workspace.journal.open()
     except ToolError as error:
         return [error]
     except TimeoutError:

@@ -11,18 +11,17 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.tools.parameters import CellKind
-from tk_ai_extension.tools.plans import Edit, changed_cell, plan_edit
-from tk_ai_extension.tools.registry import Result, ToolContext, tool
+from tk_ai_extension.tools.plans import CellsChanged, Edit, cells_changed, plan_edit
+from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 
 EditMode = Literal["replace", "insert", "delete"]
 
 _DELTA: dict[str, Literal[-1, 0, 1]] = {"replace": 0, "insert": 1, "delete": -1}
-_DONE = {"replace": "Replaced", "insert": "Inserted", "delete": "Deleted"}
 
 
-class CellEdited(Result):
-    """The cell that was replaced, inserted or deleted."""
+class CellEdited(CellsChanged):
+    """The cell that was replaced, inserted or deleted, with the field names that agents know."""
 
     notebook_path: str
     """The path from the call."""
@@ -33,20 +32,7 @@ class CellEdited(Result):
     cell_type: CellKind
     language: str | None = None
     """The language of the notebook's code."""
-    total_cells: int
     cells_delta: Literal[-1, 0, 1]
-    address: str | None = None
-    """The cell's versioned address now; None if it was deleted."""
-    diff: str | None = None
-    removed_source: str | None = None
-
-    def as_text(self) -> str:
-        text = f"{_DONE[self.edit_mode]} {self.cell_type} cell @{self.address or self.cell_id}."
-        if self.edit_mode == "replace":
-            text += f"\n{self.diff or '(same source)'}"
-        elif self.edit_mode == "delete":
-            text += f"\n{self.removed_source}"
-        return f"{text}\n{self.notebook_path}: {self.total_cells} cells."
 
 
 async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellEdited:
@@ -54,21 +40,18 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellEdited:
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
-    snapshot, (change,) = applied.snapshot, applied.changes
-    done = changed_cell(snapshot, change)
+    (change,) = applied.changes
     content = change.after or change.before
+    assert content is not None
     mode: Any = change.action
     return CellEdited(
+        **dict(cells_changed(applied)),
         notebook_path=edit.given,
         edit_mode=mode,
         cell_id=change.cell,
-        cell_type=content.type if content else "code",
-        language=snapshot.language or None,
-        total_cells=len(snapshot.cells),
+        cell_type=content.type,
+        language=applied.snapshot.language or None,
         cells_delta=_DELTA[change.action],
-        address=done.address,
-        diff=done.diff,
-        removed_source=done.removed_source,
     )
 
 
@@ -94,7 +77,12 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
     """Replace, insert or delete one cell of a notebook. Read the cell before you replace or delete it.
     A conflict returns its source, which counts as reading it.
     """
-    document = await context.workspace.store.open(_path(context, notebook_path))
+    if not notebook_path.startswith("/"):
+        raise InvalidArguments(
+            f"`notebook_path` {notebook_path!r} is not absolute.",
+            hint="Use an absolute path, which begins with a slash.",
+        )
+    document = await context.workspace.store.open(context.workspace.contain(notebook_path))
     snapshot = await document.read()
     if edit_mode != "delete" and new_source is None:
         raise InvalidArguments(f"{edit_mode} needs `new_source`.")
@@ -123,24 +111,3 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
             operation = Replace(cell.key, new_source or "", cell_type, expect=expect)
     edit = plan_edit(context, document, snapshot, operation)
     return replace(edit, given=notebook_path)
-
-
-def _path(context: ToolContext, notebook_path: str) -> str:
-    """Return the notebook's path relative to the root.
-
-    Raises:
-        InvalidArguments: The path is not absolute.
-        InvalidArguments: The path does not end in ``.ipynb``.
-        PathRefused: The path is outside the root or hidden.
-    """
-    if not notebook_path.startswith("/"):
-        raise InvalidArguments(
-            f"`notebook_path` {notebook_path!r} is not absolute.",
-            hint="Use an absolute path, which begins with a slash.",
-        )
-    if not notebook_path.endswith(".ipynb"):
-        raise InvalidArguments(
-            f"{notebook_path!r} does not end in .ipynb.",
-            hint="NotebookEdit edits notebooks only. Use a file tool for other files.",
-        )
-    return context.workspace.contain(notebook_path)

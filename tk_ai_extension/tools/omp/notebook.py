@@ -10,20 +10,19 @@ from tk_ai_extension.model.cells import VERSION, CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.tools.parameters import CellKind
-from tk_ai_extension.tools.plans import Edit, changed_cell, plan_edit
-from tk_ai_extension.tools.registry import Result, ToolContext, tool
+from tk_ai_extension.tools.plans import CellsChanged, Edit, cells_changed, plan_edit
+from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 
 Action = Literal["edit", "insert", "delete"]
 
-_DONE = {"edit": "Replaced", "insert": "Inserted", "delete": "Deleted"}
+_ACTIONS: dict[str, Action] = {"replace": "edit", "insert": "insert", "delete": "delete"}
 
 
-class NotebookChanged(Result):
+class NotebookChanged(CellsChanged):
     """The cell that was edited, inserted or deleted, with the field names that clients expect."""
 
     action: Action
-    path: str
     cellIndex: int  # noqa: N815 - the name that clients expect
     """The cell's position, from 0; of a deleted cell, its last one."""
     cellType: CellKind  # noqa: N815
@@ -32,13 +31,6 @@ class NotebookChanged(Result):
     """The number of cells that the notebook has now."""
     cellSource: str  # noqa: N815
     """The cell's source; of a deleted cell, its last one."""
-    address: str | None = None
-    """The cell's versioned address now; None if it was deleted."""
-
-    def as_text(self) -> str:
-        name = f" @{self.address}" if self.address else ""
-        line = f"{_DONE[self.action]} cell {self.cellIndex}{name} ({self.cellType}) of {self.path}"
-        return f"{line}, which has {self.totalCells} cells.\n{self.cellSource}"
 
 
 async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> NotebookChanged:
@@ -46,18 +38,16 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> NotebookCha
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
     )
-    (change,) = applied.changes
-    done = changed_cell(applied.snapshot, change)
+    changed, (change,) = cells_changed(applied), applied.changes
     content = change.after or change.before
-    actions: dict[str, Action] = {"replace": "edit", "delete": "delete"}
+    assert content is not None
     return NotebookChanged(
-        action=actions.get(change.action, "insert"),
-        path=applied.snapshot.path,
-        cellIndex=done.index,
-        cellType=content.type if content else "code",
-        totalCells=len(applied.snapshot.cells),
-        cellSource=content.source if content else "",
-        address=done.address,
+        **dict(changed),
+        action=_ACTIONS[change.action],
+        cellIndex=changed.changes[0].index,
+        cellType=content.type,
+        totalCells=changed.total_cells,
+        cellSource=content.source,
     )
 
 

@@ -1,0 +1,95 @@
+"""A Unix socket for the processes of one kernel or agent."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+import socket
+import struct
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Serves one connection. It must handle all expected errors."""
+
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7))
+
+
+class PrivateSocket:
+    """A Unix socket in a folder of mode 0700, with a task for each connection.
+
+    Args:
+        serve: Serves a connection, which is closed afterwards.
+        longest: Maximum bytes of a line that a reader accepts.
+    """
+
+    def __init__(self, serve: Serve, longest: int) -> None:
+        self._serve = serve
+        self._longest = longest
+        self._path: Path | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> Path:
+        """Listen, unless it does, and return the socket's path.
+
+        Raises:
+            OSError: The socket cannot be created, or the system has none (Windows).
+        """
+        async with self._opening:
+            if self._path is None:
+                if not hasattr(socket, "AF_UNIX"):
+                    raise OSError(errno.EAFNOSUPPORT, "This system has no Unix sockets")
+                path = Path(tempfile.mkdtemp(prefix="tk-ai-"), "socket")
+                # Start later: a caller that is cancelled in between must leave nothing behind.
+                self._server = await asyncio.start_unix_server(
+                    self._attend, path, limit=self._longest, start_serving=False
+                )
+                self._path = path
+                await self._server.start_serving()
+            return self._path
+
+    async def close(self) -> None:
+        """End all connections and remove the folder."""
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        if self._path is not None:
+            shutil.rmtree(self._path.parent, ignore_errors=True)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+
+async def comes_from(writer: asyncio.StreamWriter, ancestor: int) -> bool:
+    """Return whether a process or its descendant is at the other end of a Unix socket.
+
+    It is also true if the system does not provide the peer's process (macOS).
+    """
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    connection: socket.socket = writer.get_extra_info("socket")
+    found = connection.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size)
+    peer = _CREDENTIALS.unpack(found)[0]
+    if peer in (0, ancestor):  # 0: in another namespace
+        return True
+    try:
+        parents = await asyncio.to_thread(psutil.Process(peer).parents)
+    except psutil.NoSuchProcess:
+        return False
+    return any(parent.pid == ancestor for parent in parents)
