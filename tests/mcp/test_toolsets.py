@@ -56,5 +56,5 @@ async def test_python_keeps_its_state_between_calls_of_one_client(connect: Conne
         assert answer.structured_content is not None
         runs = answer.structured_content["runs"]
         assert (runs[0]["output"], answer.is_error) == ("21", True)
-        statuses = [cell["status"] for cell in answer.structured_content["cells"]]
+        statuses = answer.structured_content["cells"]
         assert statuses == ["complete", "error"]

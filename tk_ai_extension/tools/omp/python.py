@@ -29,31 +29,21 @@ _STATES: dict[str, CellState] = {
 }
 
 
-class PythonCell(BaseModel, extra="forbid"):
-    """Code to run."""
+class PythonCell(BaseModel):
+    """Code to run; a title, as some clients send, is ignored."""
 
     code: str
-    title: str | None = None
-    """Its purpose, in a few words."""
     reset: bool = False
     """Start a new kernel for the session before this cell."""
 
 
-class PythonCellState(BaseModel):
-    """The state of a cell."""
-
-    index: int
-    status: CellState
-    title: str | None = None
-
-
 class PythonResult(ExecutionResult):
-    """The outputs and states of the cells."""
+    """The outputs of the cells, and the state of each."""
 
     session: str | None = None
     """The session's id; None for a kernel of one call."""
     kernel_id: str
-    cells: list[PythonCellState]
+    cells: list[CellState]
     cancelled: bool = False
     """Whether somebody interrupted it."""
     stdin_requested: bool = False
@@ -134,10 +124,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
         **dict(followed),
         session=session.id if plan.key.name else None,
         kernel_id=run.kernel_id,
-        cells=[
-            PythonCellState(index=index, status=_STATES.get(step.status, "error"), title=cell.title)
-            for index, (step, cell) in enumerate(zip(run.steps, plan.cells, strict=True))
-        ],
+        cells=[_STATES.get(step.status, "error") for step in run.steps],
         cancelled=run.cancelled,
         stdin_requested=followed.prompt is not None,
     )
