@@ -34,7 +34,6 @@ BOUNDS = (
     ("agent.requests", "MAX_ATTACHMENTS"),
     ("agent.context", "PROJECT"),
     ("agent.prompts", "MAX_PROMPTS"),
-    ("agent.user_servers", "MAX_SERVERS"),
     ("agent.chat", "MAX_TURNS"),
     ("agent.store", "MAX_CHATS"),
     ("agent.store", "MAX_BYTES"),

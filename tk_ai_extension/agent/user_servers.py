@@ -32,8 +32,6 @@ from tk_ai_extension.model.private_files import (
 FILE = "mcp.json"
 DISABLED = "mcp_disabled.json"
 """Names of the servers that the user has switched off; the file of servers is never written."""
-MAX_SERVERS = 20
-"""Maximum number of MCP servers of a user."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}")
@@ -142,21 +140,18 @@ class UserServers:
 
     async def info(self, user: str) -> ServersInfo:
         """Return a user's servers for the screen, without secrets."""
+        info: ServersInfo = {"allowed": False, "file": "", "problem": "", "servers": []}
         if self.folder is None or user not in self.owners:
-            return {"allowed": False, "file": "", "problem": "", "servers": []}
-        info: ServersInfo = {
-            "allowed": self.allowed,
-            "file": str(self.folder / FILE),
-            "problem": "",
-            "servers": [],
-        }
+            return info
+        info["allowed"], info["file"] = self.allowed, str(self.folder / FILE)
         if not self.allowed:
             return info
         try:
             servers, off = await asyncio.to_thread(self._read, self.folder)
         except PrivateFileError as error:
-            return {**info, "problem": error.message}
-        shown: list[ServerStatus] = [
+            info["problem"] = error.message
+            return info
+        info["servers"] = [
             {
                 "name": each.name,
                 "place": each.place,
@@ -165,7 +160,7 @@ class UserServers:
             }
             for each in servers
         ]
-        return {**info, "servers": shown}
+        return info
 
     async def switch(self, user: str, name: str, *, enabled: bool) -> None:
         """Switch a server on or off for all chats of a user.
@@ -209,7 +204,7 @@ class UserServers:
         except (ValidationError, KeyError):
             # Not chained: that error would hold the file's text.
             raise PrivateFileError("It is no JSON object with an object `mcpServers`.") from None
-        servers = [self._config(name, entry) for name, entry in [*entries.items()][:MAX_SERVERS]]
+        servers = [self._config(name, entry) for name, entry in entries.items()]
         off = {each.name for each in servers if each.disabled}
         try:
             disabled = read_private(folder / DISABLED, refused_bits=0o022) or "[]"
