@@ -386,14 +386,6 @@ export interface Picture {
   data: string;
   mime: string;
 }
-/** A plan is no longer pending; the message of this turn has the answer. */
-export interface PlanSettledEvent extends EventHead {
-  kind: 'plan_settled';
-  /** The turn that made the plan. */
-  plan: string;
-  /** `approved`, `rejected`, or `passed` if another message was sent instead. */
-  answer: 'approved' | 'rejected' | 'passed';
-}
 /** A turn in the mode `plan` made a plan; `POST /api/tk-ai/chats/{id}/plan` answers it. */
 export interface PlannedEvent extends EventHead {
   kind: 'plan';
@@ -725,7 +717,6 @@ export type ChatEvent =
   | PermissionAskedEvent
   | PermissionSettledEvent
   | PlannedEvent
-  | PlanSettledEvent
   | CellChangedEvent
   | RestoredEvent
   | TodoListedEvent

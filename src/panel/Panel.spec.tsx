@@ -179,7 +179,8 @@ describe('the box', () => {
     await stage.settle();
     expect(stage.plans).toEqual([['t', { answer: 'reject', words: 'Without pandas' }]]);
     expect(box().value).toBe('');
-    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'rejected' });
+    stage.turn('u');
+    await stage.happens({ ...MESSAGE, text: 'Without pandas' });
     expect(screen.queryByText('Changes to the plan')).toBeNull();
     type('Hello');
     fireEvent.keyDown(box(), { key: 'Enter' });

@@ -154,7 +154,7 @@ describe('a plan', () => {
     expect(stage.plans).toEqual([['t', { answer: 'approve', mode: carriedOut }]]);
     expect(mode()).toBe(carriedOut);
     expect(document.activeElement).toBe(box());
-    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'approved' });
+    await stage.happens(MESSAGE);
     expect(screen.queryByRole('button', { name: 'Approve' })).toBeNull();
   });
 
@@ -166,7 +166,6 @@ describe('a plan', () => {
     press('Enter');
     await stage.settle();
     expect(stage.plans).toEqual([['t', { answer: 'reject', words: 'Two cells.' }]]);
-    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'rejected' });
     await stage.happens({ ...MESSAGE, text: 'Two cells.' }, { kind: 'began' }, PLAN, DONE);
     expect(screen.getAllByRole('button', { name: 'Change the plan…' })).toHaveLength(1);
     expect(within(goes()).queryByText('Changes to the plan')).toBeNull();
@@ -180,7 +179,6 @@ describe('a plan', () => {
     await stage.say('Never mind.', 'u');
     expect(stage.plans).toEqual([]);
     expect(stage.sent.at(-1)).toMatchObject({ message: 'Never mind.' });
-    await stage.happens({ kind: 'plan_settled', plan: 't', answer: 'passed' });
     expect(screen.queryByRole('button', { name: 'Approve' })).toBeNull();
   });
 });

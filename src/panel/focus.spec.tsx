@@ -108,8 +108,11 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
     return [stage];
   },
   'a plan': async () => [
-    await after({ kind: 'plan', text: '1.', notebook: null, model: 'm' }, DONE),
-    [{ kind: 'plan_settled', plan: 't', answer: 'approved' }]
+    await after({ kind: 'plan', text: '1.', notebook: null, model: 'm' }, DONE).then(stage => {
+      stage.turn('u');
+      return stage;
+    }),
+    [MESSAGE]
   ],
   'a stopped turn': async () => [await after(STOPPED)],
   'a failed turn': async () => [await after({ kind: 'error', error: ERROR }, FAILED)],

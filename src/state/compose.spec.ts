@@ -84,7 +84,7 @@ describe('a draft', () => {
   it('is an answer to a plan while that is pending', () => {
     const made = reduce(EMPTY, story(MESSAGE, plan, done));
     expect(settled(revise, made.turns)).toBe(revise);
-    const events = [numbered({ kind: 'plan_settled', plan: 't', answer: 'passed' }, 4, 'u')];
+    const events = [numbered(MESSAGE, 4, 'u')];
     expect(settled(revise, reduce(made, events).turns).kind).toBe('new');
   });
 

@@ -23,11 +23,16 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
         for (let place = from ?? turns.length; place < turns.length; place++) {
           turns[place] = { ...(turns[place] as ITurn), replaced: true };
         }
+        // Any message settles a plan.
+        const planned = turns.findLastIndex(turn => turn.plans);
+        if (planned >= 0) {
+          turns[planned] = { ...(turns[planned] as ITurn), plans: false };
+        }
         places.set(event.turn, turns.push(begun(event)) - 1);
       }
       continue;
     }
-    const place = places.get(event.kind === 'plan_settled' ? event.plan : event.turn);
+    const place = places.get(event.turn);
     const turn = place === undefined ? undefined : turns[place];
     if (place === undefined || turn === undefined) {
       continue;
@@ -153,8 +158,6 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return { ...turn, error: event.error };
     case 'plan':
       return { ...turn, plans: true };
-    case 'plan_settled':
-      return { ...turn, plans: false };
     case 'restored':
       return { ...turn, restored: event.notebooks };
     case 'todo_list':

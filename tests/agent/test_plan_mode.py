@@ -53,8 +53,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
     begun = await answer(talk, plan[0], mode="edit", words="At the top.")
     events = await rest(begun)
     assert begun.chat == plan[0].data["chat"]
-    assert kinds(events)[:3] == ["message", "plan_settled", "began"]
-    assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "approved"}]
+    assert kinds(events)[:2] == ["message", "began"]
     assert (events[0].data["mode"], events[0].data["notebook"]) == ("edit", "a.ipynb")
     assert events[-1].data == {"end": "done", "text": "Done."}
     assert harness.sources("a.ipynb") == ["1", "x = 1"]
@@ -87,7 +86,6 @@ async def test_a_rejected_plan_is_revised_and_the_new_one_waits(
     plan = await planned(talk, notebook="a.ipynb")
     talk.model.add(Answer.of(INSERT), Answer.of("I would change the first cell."))
     events = await rest(await answer(talk, plan[0], answer="reject", words="No new cells."))
-    assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "rejected"}]
     assert [each["ok"] for each in of_kind(events, "tool_result")] == [False]
     assert of_kind(events, "plan")[0]["text"] == "I would change the first cell."
     assert harness.sources("a.ipynb") == ["1"]
@@ -116,8 +114,7 @@ async def test_a_plan_is_answered_once(talk: Talk) -> None:
 async def test_another_message_passes_a_plan_over(talk: Talk) -> None:
     plan = await planned(talk)
     talk.model.add(Answer.of("Something else, then."))
-    events = await talk.say("Never mind.", chat=plan[0].data["chat"])
-    assert of_kind(events, "plan_settled") == [{"plan": plan[0].turn, "answer": "passed"}]
+    await talk.say("Never mind.", chat=plan[0].data["chat"])
     with pytest.raises(NotFound):
         await answer(talk, plan[0])
 
@@ -128,10 +125,9 @@ async def test_a_queued_message_answers_a_plan(talk: Talk) -> None:
     first = await talk.send("Plan it.", mode="plan")
     async with asyncio.timeout(WITHIN):
         await held.held.wait()
-    second = await talk.send("Do it.", chat=first.chat)
+    await talk.send("Do it.", chat=first.chat)
     held.go_on.set()
     assert "plan" not in kinds(await rest(first))
-    assert "plan_settled" not in kinds(await rest(second))
 
 
 async def test_a_stopped_answer_is_no_plan(talk: Talk) -> None:

@@ -296,7 +296,7 @@ async def test_a_plan_is_approved_and_carried_out(
         "POST", f"chats/{planned['chat']}/plan", json=body, headers=accept
     ) as response:
         seen = [event async for event in events_of(response)]
-    assert [event["kind"] for event in seen][:3] == ["message", "plan_settled", "began"]
+    assert [event["kind"] for event in seen][:3] == ["message", "began", "tool_call"]
     assert (seen[-1]["end"], seen[-1]["text"]) == ("done", "Done.")
     assert nbformat.read(jp_root_dir / notebook, as_version=4).cells[0].source == "# Prices"
 

@@ -31,7 +31,6 @@ from tk_ai_extension.agent.events import (
     Failed,
     Noticed,
     Planned,
-    PlanSettled,
     Retried,
     Sent,
 )
@@ -202,12 +201,8 @@ class LiveChat:
         named = self._turn.message.notebook
         return {each.path for each in connected} | ({named} if named is not None else set())
 
-    def send(self, message: Message, plan: PlanSettled | None = None) -> str:
+    def send(self, message: Message) -> str:
         """Queue a turn and return its id.
-
-        Args:
-            message: The message.
-            plan: What becomes of the chat's pending plan; None if there is none.
 
         Raises:
             LimitReached: too many messages are queued.
@@ -239,8 +234,6 @@ class LiveChat:
                 request.id,
             )
         )
-        if plan is not None:
-            turn.publish(plan)
         self._waiting.append(turn)
         self._wake.set()
         self._begin()

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
-from tk_ai_extension.agent.events import Done, Event, Failed, PlanSettled, Restored
+from tk_ai_extension.agent.events import Done, Event, Failed, Restored
 from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
 from tk_ai_extension.agent.store import MAX_CHAT, Chat
 from tk_ai_extension.model.agent_errors import (
@@ -116,8 +116,8 @@ class Chats:
             NoModel, NotebookNotFound, LimitReached.
         """
         async with self._queueing(user, chat_id) as (chat, live):
-            plan = await self._store.plan(chat_id)
-            if plan is None or plan.turn != answer.plan:
+            turn, usual = await self._store.plan(chat_id) or ("", "")
+            if turn != answer.plan:
                 raise NotFound(
                     "This chat has no pending plan of that turn.",
                     hint="It was answered, or another message was sent since. Ask for a new plan.",
@@ -133,11 +133,10 @@ class Chats:
                     "This server only allows the permission mode `plan`.",
                     hint="Ask its administrator to raise `mode_cap`.",
                 )
-            model = await self._services.model(answer.model, usual=str(plan.data["model"]))
+            model = await self._services.model(answer.model, usual=usual)
             await self._check(about)
             request = ChatRequest.model_construct(message=answer.message, mode=mode)
-            settled = PlanSettled(plan.turn, "approved" if approved else "rejected")
-            return await self._send(chat, live, Message(request, about, model), settled)
+            return await self._send(chat, live, Message(request, about, model))
 
     def move(self, old: str, new: str) -> Awaitable[None]:
         """Update stored paths after a rename; see `ChatStore.move`. Messages hold their notebooks."""
@@ -383,9 +382,7 @@ class Chats:
             notebook.check_present()
             await (await self._workspace.store.open(notebook.path)).read()
 
-    async def _send(
-        self, chat: Chat, live: LiveChat, message: Message, plan: PlanSettled | None = None
-    ) -> StartedTurn:
+    async def _send(self, chat: Chat, live: LiveChat, message: Message) -> StartedTurn:
         """Queue a turn; the caller holds the chat's lock."""
         if chat.size > MAX_CHAT:
             raise LimitReached(
@@ -394,11 +391,8 @@ class Chats:
         await self._claim(live)
         await self._make_room(live)
         await self._store.used(chat.id)
-        pending = None if plan else await self._store.plan(chat.id)
-        if pending is not None:
-            plan = PlanSettled(pending.turn, "passed")
         before = live.log.last
-        turn = live.send(message, plan)
+        turn = live.send(message)
         # So that it is known if it is sent again.
         await live.log.save()
         return StartedTurn(chat.id, turn, live.log.after(before, turn=turn))

@@ -207,21 +207,6 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanSettled:
-    """A plan is no longer pending; the message of this turn has the answer.
-
-    Attributes:
-        plan: The turn that made the plan.
-        answer: ``approved``, ``rejected``, or ``passed`` if another message was sent instead.
-    """
-
-    kind: ClassVar[str] = "plan_settled"
-
-    plan: str
-    answer: Literal["approved", "rejected", "passed"]
-
-
-@dataclass(frozen=True, slots=True)
 class CellChanged:
     """A call changed a cell.
 
@@ -376,7 +361,6 @@ EventPayload = (
     | PermissionAsked
     | PermissionSettled
     | Planned
-    | PlanSettled
     | CellChanged
     | Restored
     | TodoListed

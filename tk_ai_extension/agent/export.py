@@ -80,8 +80,6 @@ def _part(event: Event, agent_of: Agents) -> str:
                 f"\n… {len(said) - MAX_RESULT:,} more characters" if len(said) > MAX_RESULT else ""
             )
             return _fenced(said[:MAX_RESULT] + more)
-        case "plan_settled" if data["answer"] == "approved":
-            return "*The plan was approved.*"
         case "notice":
             return f"*{data['text']}*"
         case "error":

@@ -405,17 +405,14 @@ class ChatStore:
 
         return await self._database.run(select)
 
-    async def plan(self, chat_id: str) -> Event | None:
-        """Return the pending plan of a chat: no message was sent since it was made."""
+    async def plan(self, chat_id: str) -> tuple[str, str] | None:
+        """Return the turn and the model of the pending plan of a chat: no message was sent since."""
         rows = await self._rows(
-            "SELECT id, turn, time, kind, data FROM events"
+            "SELECT kind, turn, json_extract(data, '$.model') FROM events"
             " WHERE chat = ? AND kind IN ('plan', 'message', 'restored') ORDER BY id DESC LIMIT 1",
             chat_id,
         )
-        for number, turn, at, kind, data in rows:
-            if kind == "plan":
-                return Event(number, turn, at, kind, json.loads(data))
-        return None
+        return rows[0][1:] if rows and rows[0][0] == "plan" else None
 
     async def unended(self, chat_id: str) -> Sequence[str]:
         """Return the turns of a chat without an end, oldest first."""
