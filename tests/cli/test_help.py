@@ -8,7 +8,8 @@ import pytest
 
 from tests.cli.conftest import Nb
 from tk_ai_extension.cli.commands import COMMANDS, commands_of
-from tk_ai_extension.cli.parsing import EXAMPLES, WrongCall, tool_parser
+from tk_ai_extension.cli.parsing import EXAMPLES, tool_parser
+from tk_ai_extension.cli.project import Refused
 from tk_ai_extension.tools.registry import Registry
 
 TOOLS = [tool.for_commands() for tool in Registry.load()]
@@ -69,7 +70,7 @@ def test_every_command_about_a_notebook_obeys_the_option_that_names_it() -> None
         assert {"-n", "--notebook"} <= set(options), name
         needed = ["1" for place in places if place.nargs is None and place.dest != "notebook"]
         if any(place.dest == "notebook" for place in places):
-            with pytest.raises(WrongCall, match="the notebook is already given"):
+            with pytest.raises(Refused, match="the notebook is already given"):
                 parser.parse_args([*needed, "a.ipynb", "-n", "b.ipynb"])
             if any(place.dest == "notebook" and place.nargs is None for place in places):
                 continue

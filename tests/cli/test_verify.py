@@ -91,33 +91,18 @@ def test_what_fails_or_differs_is_shown_with_a_diff(shared: Nb) -> None:
 
 
 @pytest.mark.proves("verify:run")
-def test_folders_are_verified(nb: Nb) -> None:
-    stored(nb, "docs/good.ipynb", ("print('1')", [printed("1\n")], 1))
-    stored(nb, "docs/deep/bad.ipynb", ("print('<&\\x1b\\x00')", [printed("2\n")], 1))
-    stored(nb, "docs/no kernel.ipynb", ("1", [], 1))
-    nb.notebook("docs/text.ipynb")
-    (nb.root / "docs/broken.ipynb").write_text("{")
-    (nb.root / "docs/.ipynb_checkpoints").mkdir()
-    (nb.root / "docs/.ipynb_checkpoints/x.ipynb").write_text("{")
-    other = (nb.root / "docs/no kernel.ipynb").read_text().replace("python3", "missing")
-    (nb.root / "docs/no kernel.ipynb").write_text(other)
-    nb("open", "docs/good.ipynb")
-    ended = nb("verify", "docs", status=1)
-    lines = ended.out.splitlines()
-    assert lines[-1] == "2 of 5 notebooks are verified."
-    assert any(line.startswith("docs/good.ipynb: 1 code cell: 1 the same (") for line in lines)
-    assert "Cell 1 @cella: stdout differs" in lines
-    assert "docs/no kernel.ipynb: " in ended.err
-    assert "docs/broken.ipynb: " in ended.err
-    fields = nb("verify", "docs/good.ipynb", "docs/deep", "--json", status=1).json
-    assert not fields["verified"]
-    assert [each["status"] for each in fields["notebooks"]] == ["same", "differs"]
-    # A single notebook that cannot be run is a refusal.
-    assert nb("verify", "docs/broken.ipynb", status=2).err
-    assert nb("verify", "docs/no kernel.ipynb", status=2).err
-    assert nb("verify", "nowhere", status=2).err
-    nb("unuse")
-    assert "nb verify ." in nb("verify", status=2).err
+def test_a_notebook_that_cannot_be_run_is_refused(shared: Nb) -> None:
+    (shared.root / "broken.ipynb").write_text("{")
+    path = stored(shared, "no kernel.ipynb", ("1", [], 1))
+    path.write_text(path.read_text().replace("python3", "missing"))
+    for name in ("broken.ipynb", "nowhere.ipynb"):
+        assert shared("verify", name, status=2).err
+    assert "missing" in shared("verify", "no kernel.ipynb", status=None).err
+    stored(shared, "bad.ipynb", ("print('<&\\x1b\\x00')", [printed("2\n")], 1))
+    fields = shared("verify", "bad.ipynb", "--json", status=1).json
+    (problem,) = fields["verification"]["problems"]
+    assert problem["message"] == "stdout differs"
+    assert "+<&" in problem["diff"]
 
 
 @pytest.mark.proves("verify:run")
@@ -141,7 +126,7 @@ def test_what_is_compared_can_be_chosen(shared: Nb) -> None:
 
     def differing(*options: str) -> list[int]:
         fields = shared("verify", "a.ipynb", "--json", *options, status=None).json
-        return [cell["index"] for cell in fields["notebooks"][0]["problems"]]
+        return [cell["index"] for cell in fields["verification"]["problems"]]
 
     assert differing() == [0, 5]
     assert differing(*all_rules) == [5]

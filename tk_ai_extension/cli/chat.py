@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from tk_ai_extension.cli.parsing import STDIN, WrongCall, add_notebook
+from tk_ai_extension.cli.parsing import STDIN, add_notebook
+from tk_ai_extension.cli.project import Refused
 from tk_ai_extension.cli.servers import API, Server, ToolFailed, Unreachable
 from tk_ai_extension.cli.session import (
     INTERRUPTED,
@@ -65,8 +66,8 @@ def chat(session: Session, args: argparse.Namespace) -> int:
     if message:
         return dialogue.send(message)
     if session.as_json or not sys.stdin.isatty():
-        raise WrongCall(
-            'nb chat: the message is empty: nb chat "plot the prices", or - to read standard input\n'
+        raise Refused(
+            'the message is empty: nb chat "plot the prices", or - to read standard input'
         )
     write_err("Ctrl-C stops the agent; Ctrl-D ends.")
     while (said := dialogue.read_line(f"{args.mode}> ")) is not None:

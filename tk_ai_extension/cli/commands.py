@@ -13,17 +13,17 @@ from typing import NamedTuple
 from tk_ai_extension.cli.parsing import (
     STDIN,
     Parser,
-    WrongCall,
     add_notebook,
     command_parser,
     signature,
 )
-from tk_ai_extension.cli.project import KERNELS
+from tk_ai_extension.cli.project import KERNELS, Refused
 from tk_ai_extension.cli.servers import (
     API,
     Server,
     ToolFailed,
     is_inside,
+    server_of,
     start_server,
     stop_server,
 )
@@ -100,7 +100,7 @@ def read_text(name: str) -> str:
     """Return the text of a file, or of standard input for ``-``.
 
     Raises:
-        WrongCall: it cannot be read, or is not UTF-8.
+        Refused: it cannot be read, or is not UTF-8.
     """
     try:
         if name == STDIN:
@@ -108,9 +108,9 @@ def read_text(name: str) -> str:
         with open(name, encoding="utf-8", newline="") as file:
             return file.read()
     except OSError as error:
-        raise WrongCall(f"nb: {name}: {error.strerror}\n") from None
+        raise Refused(f"{name}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise WrongCall(f"nb: {name}: the text is not UTF-8. Nothing was changed.\n") from None
+        raise Refused(f"{name}: the text is not UTF-8. Nothing was changed.") from None
 
 
 def source_of(given: str) -> str:
@@ -122,12 +122,12 @@ def read_json(name: str) -> Any:
     """Return the value in a file, or on standard input for ``-``.
 
     Raises:
-        WrongCall: it is not JSON.
+        Refused: it is not JSON.
     """
     try:
         return json.loads(read_text(name))
     except ValueError as error:
-        raise WrongCall(f"nb: {name} is not JSON: {error}\n") from None
+        raise Refused(f"{name} is not JSON: {error}") from None
 
 
 def _named(session: Session, args: argparse.Namespace) -> tuple[Server, dict[str, str]]:
@@ -197,11 +197,8 @@ def _status(session: Session, _args: argparse.Namespace) -> int:
     shown = None if current is None else os.path.relpath(current, project.root)
     fields: dict[str, Any] = {"project": project.root, "notebook": shown, "kernels": []}
     lines = [f"project {project.root}"]
-    try:
-        server = session.server(starts=False, changes=False)
-    except ToolFailed as error:
-        if not session.as_json and error.error["message"] != "No server runs in this project.":
-            write_err(str(error))
+    server = server_of(project, current or project.root, changes=False)
+    if server is None:
         lines.append("no server: nb open NOTEBOOK starts one")
     else:
         fields |= {"server": server.url, "host": server.pid if server.is_headless else None}
@@ -233,10 +230,9 @@ def _save(session: Session, args: argparse.Namespace) -> int:
 
 @command("shutdown", "Stop this project's kernels and its server, and clean up.", "nb shutdown")
 def _shutdown(session: Session, _args: argparse.Namespace) -> int:
-    kernels, was_running = stop_server(session.project)
-    count = f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'} stopped"
-    text = f"{count}, and the server." if was_running else "No server was running."
-    return session.show(text, {"stopped": kernels, "was_running": was_running})
+    was_running = stop_server(session.project)
+    text = "The server and its kernels were stopped." if was_running else "No server was running."
+    return session.show(text, {"was_running": was_running})
 
 
 # -- serve, lab
@@ -255,7 +251,7 @@ def _configure_serve(parser: Parser) -> None:
     configure=_configure_serve,
 )
 def _serve(session: Session, args: argparse.Namespace) -> int:
-    server = session.own()
+    server = start_server(session.project)
     path = f"{API}/project/share"
     if args.off:
         was = server.request("DELETE", path)
@@ -351,7 +347,7 @@ def _run(session: Session, args: argparse.Namespace) -> int:
     for name in refused:
         if getattr(args, name) is not None:
             what = "a whole notebook" if is_whole else "code"
-            raise WrongCall(f"nb run: --{name.replace('_', '-')} is not for {what}.\n")
+            raise Refused(f"run: --{name.replace('_', '-')} is not for {what}.")
     limits = {name: getattr(args, name) for name in ("wait", "timeout")}
     limits = {name: value for name, value in limits.items() if value is not None}
     if not is_whole:
@@ -377,17 +373,12 @@ def _run(session: Session, args: argparse.Namespace) -> int:
 def _parameter(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals:
-        raise WrongCall(f"nb run: -p {word}: write it as NAME=VALUE.\n")
+        raise Refused(f"run: -p {word}: write it as NAME=VALUE.")
     return name.strip(), value
 
 
 def _configure_verify(parser: Parser) -> None:
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        metavar="PATH",
-        help="notebooks, and folders of notebooks (default: the current notebook)",
-    )
+    add_notebook(parser)
     for name, described in OPTIONS.items():
         parser.add_argument(f"--{name}", **described)
     parser.add_argument("--update", action="store_true", help="store the new outputs that differ")
@@ -395,17 +386,15 @@ def _configure_verify(parser: Parser) -> None:
 
 @command(
     "verify",
-    "Run notebooks in fresh kernels and compare their outputs with the stored ones.",
+    "Run a notebook in a fresh kernel and compare its outputs with the stored ones.",
     "nb verify analysis.ipynb",
-    "nb verify .                         # all notebooks of the folder",
-    "nb verify docs --sanitize-with nbval.cfg --ignore-times",
+    "nb verify analysis.ipynb --sanitize-with nbval.cfg --ignore-times",
     "nb verify analysis.ipynb --update   # store the outputs that differ",
     configure=_configure_verify,
     group="Run",
 )
 def _verify(session: Session, args: argparse.Namespace) -> int:
-    from tk_ai_extension.cli.verify import verify
-
+    server, arguments = _named(session, args)
     options: dict[str, Any] = {
         "sanitizers": [read_text(file) for file in args.sanitize_with],
         "ignore_times": args.ignore_times,
@@ -414,7 +403,12 @@ def _verify(session: Session, args: argparse.Namespace) -> int:
         "kernel_name": args.kernel,
         "timeout": args.timeout,
     }
-    return verify(session, args, {k: v for k, v in options.items() if v is not None})
+    arguments |= {name: value for name, value in options.items() if value is not None}
+    answer = session.run(server, "nb:verify_notebook", **arguments)
+    if args.update and answer["result"]["status"] != "interrupted":
+        name = answer["result"]["execution_id"]
+        write_err(session.call(server, "nb:store_outputs", execution_id=name)["text"])
+    return session.finish(answer)
 
 
 # -- approve
@@ -451,11 +445,11 @@ def _configure_approve(parser: Parser) -> None:
     configure=_configure_approve,
 )
 def _approve(session: Session, args: argparse.Namespace) -> int:
-    server = session.server(starts=False, changes=False)
+    server = session.server(changes=False)
     asked = server.request("GET", f"{API}/permissions")["permissions"]
     if args.request is None:
         if args.answer is not None or args.deny is not None:
-            raise WrongCall("nb approve: name the request to answer\n")
+            raise Refused("approve: name the request to answer")
         text = "\n\n".join(map(_asked, asked)) or "No requests are waiting."
         return session.show(text, {"permissions": asked})
     answer = "deny" if args.deny is not None else args.answer or "once"
@@ -611,10 +605,13 @@ def _for_writing(answer: dict[str, Any]) -> dict[str, Any]:
 
 def tools_of(session: Session) -> list[dict[str, Any]]:
     """Return the descriptions of the tools: those of the server, else the default ones."""
+    server = None
     with suppress(ToolFailed):
-        found = session.server(starts=False, changes=False).tools()
-        if found is not None:
-            return found
+        place = session.current or session.project.root
+        server = server_of(session.project, place, changes=False)
+    found = None if server is None else server.tools()
+    if found is not None:
+        return found
     from tk_ai_extension.tools.registry import Registry
 
     return [tool.for_commands() for tool in Registry.load()]

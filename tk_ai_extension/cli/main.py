@@ -10,7 +10,6 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.cli.commands import COMMANDS, commands_of, tool_call, tools_of
 from tk_ai_extension.cli.parsing import (
     GROUPS,
-    WrongCall,
     first_sentence,
     in_command,
     tool_parser,
@@ -68,8 +67,6 @@ def main(argv: list[str] | None = None) -> int:
         return _run(_session(argv), argv)
     except Refused as refusal:
         return _refuse("--json" in argv, f"nb: {refusal}")
-    except WrongCall as wrong:
-        return _refuse("--json" in argv, str(wrong).rstrip("\n"))
     except FileNotFoundError:
         return _refuse(False, "nb: the working directory was deleted; change to another one.")
     except KeyboardInterrupt:
@@ -141,7 +138,7 @@ def _run(session: Session, argv: list[str]) -> int:
         tools = tools_of(session)
         tool = commands_of(tools).get(name)
         if tool is None:
-            raise WrongCall(f"nb: unknown command `{name}`; `nb --help` lists them.")
+            raise Refused(f"unknown command `{name}`; `nb --help` lists them.")
         args = _parsed(tool_parser(tool), rest)
         return OK if args is None else tool_call(session, tool, args)
     except ToolFailed as error:

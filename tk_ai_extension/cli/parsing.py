@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 
+from tk_ai_extension.cli.project import Refused
 from tk_ai_extension.tools.glossary import meaning
 
 TYPE_CHECKING = False
@@ -26,20 +27,16 @@ GROUPS = {"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}
 """Headings of the commands of tools, by effect."""
 
 
-class WrongCall(Exception):
-    """The command line is invalid; the message has the usage."""
-
-
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are `WrongCall`; options cannot be abbreviated."""
+    """An argument parser whose errors are `Refused`; options cannot be abbreviated."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **kwargs, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raise `WrongCall` with the usage."""
-        raise WrongCall(f"{self.prog}: {message}\n{self.format_usage()}")
+        """Raise `Refused` with the usage."""
+        raise Refused(f"{message}\n{self.format_usage().rstrip()}")
 
 
 def command_parser(name: str, summary: str, examples: Sequence[str]) -> Parser:

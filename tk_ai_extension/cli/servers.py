@@ -389,28 +389,23 @@ def _launch(project: Project) -> None:
     process.returncode = 0  # It keeps running: do not wait for it.
 
 
-def stop_server(project: Project) -> tuple[list[str], bool]:
-    """Stop the project's own server and its kernels, and remove their files.
-
-    Returns:
-        The ids of the kernels that it had, and whether it ran.
+def stop_server(project: Project) -> bool:
+    """Stop the project's own server with its kernels, and remove their files; return whether it ran.
 
     Raises:
         ToolFailed: it refuses or hangs.
     """
     if not project.is_open() and own_server(project) is None:
-        return [], False
+        return False
     lock = project.lock()
     try:
         server = own_server(project)
-        kernels: list[str] = []
         if server is not None:
-            kernels = [each["id"] for each in server.request("GET", "api/kernels")]
             server.request("DELETE", f"{API}/project/share")
             server.request("POST", "api/shutdown")
             _wait_for_end(server.pid)
         project.clean()
-        return kernels, server is not None
+        return server is not None
     finally:
         os.close(lock)
 

@@ -15,7 +15,6 @@ from tk_ai_extension.cli.servers import (
     Server,
     ToolFailed,
     is_inside,
-    own_server,
     server_of,
     start_server,
 )
@@ -94,37 +93,19 @@ class Session:
         is_path = given.endswith(".ipynb") or os.sep in given or os.path.exists(given)
         return os.path.abspath(os.path.expanduser(given)) if is_path and given else None
 
-    def server(
-        self, path: str | None = None, *, starts: bool = True, changes: bool = True
-    ) -> Server:
-        """Return the server that has a notebook, by default the current one.
+    def server(self, path: str | None = None, *, changes: bool = True) -> Server:
+        """Return the server that has a notebook, by default the current one; start it if none has.
 
         Args:
             path: Absolute path.
-            starts: Whether to start the project's own server if there is none.
             changes: Whether the notebook is changed or run.
 
         Raises:
-            ToolFailed: no server runs, or one does not answer.
-            Refused: the project's server cannot be started.
+            ToolFailed: one does not answer.
+            Refused: the project's server cannot be started, or another one must not be used.
         """
-        found = server_of(self.project, path or self.current or self.project.root, changes=changes)
-        if found is None and starts:
-            found = start_server(self.project)
-        if found is None:
-            raise _not_running()
-        return found
-
-    def own(self) -> Server:
-        """Return the project's own server.
-
-        Raises:
-            ToolFailed: it does not run.
-        """
-        found = own_server(self.project)
-        if found is None:
-            raise _not_running()
-        return found
+        place = path or self.current or self.project.root
+        return server_of(self.project, place, changes=changes) or start_server(self.project)
 
     def located(self, server: Server, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return a tool's arguments with paths as the server has them."""
@@ -302,12 +283,6 @@ def on_interrupt(act: Callable[[], object]) -> Generator[list[int]]:
         yield arrived
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _not_running() -> ToolFailed:
-    hint = "`nb open NOTEBOOK` starts it."
-    error = {"code": "server_unreachable", "message": "No server runs in this project."}
-    return ToolFailed({**error, "hint": hint})
 
 
 def as_commands(text: str) -> str:
