@@ -30,8 +30,8 @@ from tests.browser.pool import CONFIG, Pool, PooledLab, pool
 from tests.cli_stand_in_extension import CONFIG as STAND_IN
 from tests.servers import StartServer, servers
 from tests.support.scripted_model import MODEL, ScriptedModel
-from tk_ai_extension.agent.claude.providers import CLOUDS, DIRECT
-from tk_ai_extension.agent.environment import matches
+from tk_ai_extension.agent.claude.providers import TAKEN
+from tk_ai_extension.agent.environment import NETWORK, matches
 
 # A busy machine is slow, and what is waited for comes all the same.
 expect.set_options(timeout=DEADLINE)
@@ -173,7 +173,7 @@ async def open_lab(
     CLI is its stand-in, or itself where a test is `real_cli`.
     """
     for name in os.environ:
-        if matches(name, (*DIRECT, *CLOUDS["bedrock"])):
+        if matches(name, TAKEN) and not matches(name, NETWORK):
             monkeypatch.delenv(name)
     used: list[PooledLab] = []
 

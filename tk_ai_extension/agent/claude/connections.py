@@ -129,14 +129,17 @@ class ConnectionStore:
                 f"{self.file!s} cannot be used. Connect a model again."
             ) from None
 
-    def save(self, connection: Connection) -> None:
-        """Store a connection instead of the present one.
+    def save(self, connection: Connection | None) -> None:
+        """Store a connection instead of the present one; None deletes that and its secret.
 
         Raises:
             ReadOnly: The file cannot be written, or its folder is not private.
         """
         folder = self.file.parent
         try:
+            if connection is None:
+                self.file.unlink(missing_ok=True)
+                return
             make_private(folder)
             found = folder.stat()
             if os.name != "nt" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
@@ -145,21 +148,9 @@ class ConnectionStore:
                 )
             write_private(self.file, json.dumps(asdict(connection), indent=1))
         except OSError as error:
-            raise self._unsaved(error) from error
-
-    def delete(self) -> None:
-        """Delete the connection and its secret; nothing happens without one.
-
-        Raises:
-            ReadOnly: The file cannot be deleted.
-        """
-        try:
-            self.file.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._unsaved(error) from error
-
-    def _unsaved(self, error: OSError) -> ReadOnly:
-        return ReadOnly(f"The connection cannot be saved in {self.file!s}: {error.strerror}.")
+            raise ReadOnly(
+                f"The connection cannot be saved in {self.file!s}: {error.strerror}."
+            ) from error
 
 
 class ClaudeModels:
@@ -228,7 +219,7 @@ class ClaudeModels:
         Raises:
             ReadOnly: It cannot be deleted.
         """
-        await asyncio.to_thread(self._store.delete)
+        await asyncio.to_thread(self._store.save, None)
         return await self.connection()
 
     def _read(self) -> tuple[Provider, Connection | None]:

@@ -58,6 +58,8 @@ CLOUDS: Mapping[ProviderName, tuple[str, ...]] = {
     "vertex": ("GOOGLE_*", "GCLOUD_PROJECT", "CLOUD_ML_REGION", "VERTEX_*"),
 }
 """Variables (`fnmatch`) with which a cloud finds its credentials by itself."""
+TAKEN = (*DIRECT, *NETWORK, *(name for names in CLOUDS.values() for name in names))
+"""Variables of the server's environment that concern a provider."""
 SHARED = (MODEL, "CLAUDE_CODE_MAX_RETRIES", "API_TIMEOUT_MS", *NETWORK)
 """Variables of the server that also apply to the connection of the panel: none leads its key elsewhere."""
 
@@ -193,7 +195,7 @@ def choose(
         problem: The problem with a file, if any.
     """
     keys = keys or {}
-    values = {name: value for name, value in environment.items() if value}
+    values = {name: value for name, value in _matching(environment, TAKEN).items() if value}
     if settings.base_url:
         values[ADDRESS] = settings.base_url
     found: dict[str, str] = {}
