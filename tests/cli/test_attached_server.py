@@ -162,7 +162,7 @@ async def test_what_is_said_of_servers_that_are_gone_leads_nowhere(
     beside.notebook("a.ipynb", "1")
     try:
         # They do not send the command in circles.
-        assert "1 cells" in (await asyncio.to_thread(beside, "cells", "a.ipynb")).out
+        assert "1 cell" in (await asyncio.to_thread(beside, "cells", "a.ipynb")).out
     finally:
         (runtime / f"jpserver-{os.getpid()}.json").unlink()
     # One that is killed leaves its notebooks to the next process.
@@ -198,7 +198,7 @@ async def work_in_a_server_elsewhere(nb: Nb, server: ServerProcess, address: str
     assert "server_unreachable" in (await asyncio.to_thread(nb, "cells", status=3)).err
     del nb.environment["NB_SERVER"]
     await asyncio.to_thread(nb, "open", "here.ipynb")
-    assert "1 cells" in (await asyncio.to_thread(nb, "cells")).out
+    assert "1 cell" in (await asyncio.to_thread(nb, "cells")).out
 
 
 @pytest.mark.proves("nb:collaborate")

@@ -57,6 +57,7 @@ def stored_notebook(path: str, shown: str) -> tuple[StoredNotebook, Snapshot]:
 
 
 def _show(session: Session, name: str, path: str, args: Namespace) -> int:
+    from tk_ai_extension.model.cells import counted
     from tk_ai_extension.model.celltext import render
     from tk_ai_extension.model.errors import ToolError
 
@@ -70,7 +71,7 @@ def _show(session: Session, name: str, path: str, args: Namespace) -> int:
             fields = {"revision": snapshot.revision, "text": text}
         else:
             lines = [_line(snapshot, each) for each in snapshot.cells]
-            text = "\n".join([f"{shown}: {len(lines)} cells", *lines])
+            text = "\n".join([f"{shown}: {counted(len(lines))}", *lines])
             cells = [_cell(stored, snapshot, each)[0] for each in snapshot.cells]
             fields = {"total_cells": len(lines), "cells": cells}
     except ToolError as error:

@@ -315,9 +315,18 @@ class Snapshot:
         lines = "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known) or "none"
         more = f" (and {len(self.cells) - 10} more)" if len(self.cells) > 10 else ""
         return CellNotFound(
-            f"No cell `{address}` in {self.path}. Its {len(self.cells)} cells: {lines}{more}.",
+            f"No cell `{address}` in {self.path}. It has {counted(len(self.cells))}: {lines}{more}.",
             cells=known,
         )
+
+
+def counted(cells: int) -> str:
+    """Return a number of cells in words.
+
+    >>> counted(1), counted(2)
+    ('1 cell', '2 cells')
+    """
+    return f"{cells} cell{'' if cells == 1 else 's'}"
 
 
 def shortest_prefixes(keys: Sequence[str]) -> dict[str, str]:

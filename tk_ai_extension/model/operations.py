@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, counted, source_hash
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 
@@ -146,7 +146,7 @@ def move_place(to: int, count: int, path: str) -> int:
     """
     at = to + count if to < 0 else to
     if not 0 <= at < count:
-        raise InvalidArguments(f"`to` {to} is out of range: {path} has {count} cells.")
+        raise InvalidArguments(f"`to` {to} is out of range: {path} has {counted(count)}.")
     return at
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cell_tags import runnable
-from tk_ai_extension.model.cells import Snapshot
+from tk_ai_extension.model.cells import Snapshot, counted
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
@@ -17,7 +17,7 @@ from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.plans import cell_step
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow, steps_of
-from tk_ai_extension.tools.verification import CellTimeout, counted
+from tk_ai_extension.tools.verification import CellTimeout
 from tk_ai_extension.verification.parameters import (
     from_file,
     injection,

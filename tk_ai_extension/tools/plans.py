@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, counted, source_hash
 from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
 from tk_ai_extension.model.operations import (
@@ -180,14 +180,14 @@ class CreationPlan:
         title = (
             f"Create {self.path} with {count} cell"
             if count == 1
-            else f"Create {self.path} with {count} cells"
+            else f"Create {self.path} with {counted(count)}"
         )
         if self.kernelspec:
             kernel = self.kernelspec["name"]
             title = (
                 f"Create {self.path} for {kernel} with {count} cell"
                 if count == 1
-                else f"Create {self.path} for {kernel} with {count} cells"
+                else f"Create {self.path} for {kernel} with {counted(count)}"
             )
         cells = (
             _loading(
@@ -400,7 +400,7 @@ class CellsChanged(Result):
     def as_text(self) -> str:
         """Return a line for each change."""
         lines = [_change_text(change) for change in self.changes] or ["Nothing to change."]
-        return "\n".join([*lines, f"{self.notebook}: {self.total_cells} cells."])
+        return "\n".join([*lines, f"{self.notebook}: {counted(self.total_cells)}."])
 
 
 def _change_text(change: ChangedCell) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cell_tags import may_fail
-from tk_ai_extension.model.cells import Cell, Snapshot
+from tk_ai_extension.model.cells import Cell, Snapshot, counted
 from tk_ai_extension.model.digest import Digest, digest, shorten
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
@@ -555,7 +555,7 @@ class RunPlan:
             code = ProposalStep("code", "Run code", runs=True, lines=lines)
             return Proposal("Run code in the notebook's kernel", (*steps, code), notebook=self.path)
         runs = [cell_step(self.snapshot, cell) for cell in self.cells]
-        title = runs[0].title if len(runs) == 1 else f"Run {len(runs)} cells"
+        title = runs[0].title if len(runs) == 1 else f"Run {counted(len(runs))}"
         return Proposal(title, (*steps, *runs), notebook=self.path)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tk_ai_extension.model.cells import Snapshot
+from tk_ai_extension.model.cells import Snapshot, counted
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
 from tk_ai_extension.notebooks.document import NotebookDocument
@@ -20,11 +20,6 @@ from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun, fresh_kernel
 
 CellTimeout = Annotated[float | None, Field(gt=0, description="seconds per cell")]
-
-
-def counted(cells: int) -> str:
-    """Return a number of cells in words."""
-    return f"{cells} cell{'' if cells == 1 else 's'}"
 
 
 @dataclass(frozen=True)

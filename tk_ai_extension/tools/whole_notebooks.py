@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from tk_ai_extension.model.cells import Cell
+from tk_ai_extension.model.cells import Cell, counted
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import SetOutputs
@@ -29,7 +29,7 @@ class OutputsStored(Result):
 
     def as_text(self) -> str:
         """Return what was stored."""
-        text = f"Stored the outputs of {len(self.stored)} cells."
+        text = f"Stored the outputs of {counted(len(self.stored))}."
         if self.kept:
             places = format_ranges([index + 1 for index in self.kept])
             text += f" Not of cell {places}: the code there or above changed meanwhile."

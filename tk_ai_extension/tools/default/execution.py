@@ -51,7 +51,7 @@ async def insert_and_execute_cell(
     wait: Wait = 30,
     timeout: Timeout = None,
 ) -> Edit:
-    """Insert a code cell (default: at the end) and run it."""
+    """Insert a code cell and run it (default: at the end)."""
     if not source.strip():
         raise InvalidArguments("`source` is empty.", hint="Use insert_cell for an empty cell.")
     document = await context.workspace.open(

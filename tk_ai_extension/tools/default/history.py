@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from tk_ai_extension.model.cells import counted
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
@@ -35,7 +36,7 @@ class Undone(Result):
     def as_text(self) -> str:
         lines = [f"Undone: {summary}." for summary in self.undone]
         lines += [f"Not undone: {reason}" for reason in self.refused]
-        lines.append(f"{self.notebook}: {self.total_cells} cells.")
+        lines.append(f"{self.notebook}: {counted(self.total_cells)}.")
         return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.kernels.base import find_kernelspec
+from tk_ai_extension.model.cells import counted
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     InvalidNotebook,
@@ -47,7 +48,7 @@ class NotebookList(Result):
     def as_text(self) -> str:
         lines = [
             f"{n.notebook}  {_size(n.size)}"
-            + (f", {n.cells} cells" if n.cells is not None else ", unreadable")
+            + (f", {counted(n.cells)}" if n.cells is not None else ", unreadable")
             + (f", kernel {n.kernel}" if n.kernel else "")
             + (f", used by {', '.join(n.open_by)}" if n.open_by else "")
             for n in self.notebooks
@@ -116,7 +117,7 @@ class NotebookCreated(Result):
     total_cells: int
 
     def as_text(self) -> str:
-        return f"Created {self.notebook} with {self.total_cells} cells."
+        return f"Created {self.notebook} with {counted(self.total_cells)}."
 
 
 async def _create(context: ToolContext, plan: CreationPlan, tool: str) -> NotebookCreated:
@@ -186,7 +187,7 @@ class NotebookUsed(Result):
 
     def as_text(self) -> str:
         text = (
-            f"Using {self.notebook} ({self.total_cells} cells); kernel {self.kernel_name} "
+            f"Using {self.notebook} ({counted(self.total_cells)}); kernel {self.kernel_name} "
             f"{self.kernel_id[:8]} {self.kernel}, ready after {self.ready_after:.1f} s."
         )
         if not self.has_session:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model import celltext
-from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot
+from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot, counted
 from tk_ai_extension.model.digest import few_lines, shorten
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
@@ -73,7 +73,7 @@ class CellList(Result):
     warnings: list[str] = Field(default_factory=list)
 
     def as_text(self) -> str:
-        lines = [f"{self.notebook}: {self.total_cells} cells"]
+        lines = [f"{self.notebook}: {counted(self.total_cells)}"]
         lines += [f"Warning: {warning}" for warning in self.warnings]
         lines += [_line(cell) for cell in self.cells]
         end = self.start + len(self.cells)
