@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,20 +28,6 @@ class Kernelspec:
     display_name: str
     language: str
     default: bool = False
-
-
-def kernelspecs_of(found: Mapping[str, Any], default: str) -> list[Kernelspec]:
-    """Return the kernelspecs in a kernelspec manager's listing (`get_all_specs`), the default first."""
-    specs = [
-        Kernelspec(
-            name=name,
-            display_name=str(entry["spec"].get("display_name", name)),
-            language=str(entry["spec"].get("language", "")).lower(),
-            default=name == default,
-        )
-        for name, entry in found.items()
-    ]
-    return sorted(specs, key=lambda spec: (not spec.default, spec.name))
 
 
 def find_kernelspec(specs: Sequence[Kernelspec], name: str) -> Kernelspec:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES, OutputCollector, integer
 from tk_ai_extension.model.background import BackgroundTasks
@@ -230,7 +230,7 @@ class Run:
         """End if reply and idle have arrived; otherwise wait a bounded time for the other."""
         reply = self._reply
         if reply is None or not self._idle:
-            self._after("gap", GAP_TIMEOUT, self._give_up)
+            self._after("end", GAP_TIMEOUT, self._give_up)
         elif reply.get("status") != "ok" and self._stopping():
             # Stopping a kernel interrupts it first: the reply to that is not the outcome.
             self._after("end", STOP_TIMEOUT, self._finish)
@@ -244,11 +244,9 @@ class Run:
             self._finish()
 
     def _give_up(self) -> None:
-        if self._reply is not None and self._idle:
-            return
         left = self._received_at + GAP_TIMEOUT - self._loop.time()
         if left > 0:  # a flood is still being read
-            self._after("gap", left, self._give_up)
+            self._after("end", left, self._give_up)
             return
         missing = "reply" if self._reply is None else "idle"
         log.warning("An execution ends without the kernel's %s, which did not arrive", missing)
@@ -345,7 +343,4 @@ class Run:
 
 def _pages(reply: Mapping[str, Any]) -> list[Json]:
     """Return the parts of a reply that IPython sends to a pager."""
-    payload = reply.get("payload")
-    parts = cast("list[Any]", payload) if isinstance(payload, list) else []
-    pages = [cast("Json", part) for part in parts if isinstance(part, dict)]
-    return [page for page in pages if page.get("source") == "page"]
+    return [part for part in reply.get("payload") or () if part.get("source") == "page"]

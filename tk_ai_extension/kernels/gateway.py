@@ -14,7 +14,6 @@ import socket as sockets
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from jupyter_client.jsonutil import json_default
 from jupyter_client.session import Session
@@ -46,6 +45,7 @@ from tk_ai_extension.kernels.kernel import (
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelStartFailed
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.masking import masked
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -381,10 +381,8 @@ def unavailable(error: BaseException) -> GatewayUnavailable:
 
 
 def gateway_address() -> str:
-    """Return the gateway's address for people, without credentials and query."""
-    address = urlsplit(GatewayClient.instance().url or "")
-    host = address.netloc.rpartition("@")[2]
-    return address._replace(netloc=host, query="", fragment="").geturl()
+    """Return the gateway's address for people, without passwords and tokens."""
+    return masked(GatewayClient.instance().url or "")
 
 
 def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> Kernels:

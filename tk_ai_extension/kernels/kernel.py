@@ -28,6 +28,7 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import GatewayUnavailable
 from tk_ai_extension.model.executions import ExecutionRequest
+from tk_ai_extension.model.json_values import Json
 
 log = logging.getLogger(__name__)
 
@@ -152,12 +153,12 @@ class Connection:
     def __init__(self, client: Client, observe: Callable[[Message, bool], None]) -> None:
         self.ended = asyncio.Event()
         self.ending: Ending | None = None
-        self.info: Message | None = None
-        """The kernel's reply to `kernel_info`."""
+        self.info: Json | None = None
+        """What the kernel says of itself; None until `kernel_info`."""
         self._client = client
         self._observe = observe
         self._runs: dict[str, Run] = {}
-        self._infos: dict[str, asyncio.Future[Message]] = {}
+        self._info: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._receives = asyncio.Event()
         self._readers = [asyncio.create_task(self._read(source)) for source in client.sources]
 
@@ -171,16 +172,15 @@ class Connection:
         Raises:
             ConnectionClosed.
         """
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        while not answer.done() or not self._receives.is_set():
+        while not self._info.done() or not self._receives.is_set():
             for channel in ("shell", "control"):
-                self._infos[self._send(channel, "kernel_info_request", {})] = answer
-            await answer
+                self._send(channel, "kernel_info_request", {})
+            await asyncio.wait({self._info})
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._receives.wait(), INFO_INTERVAL)
             if self.ending is not None:
                 raise ConnectionClosed(self.ending)
-        self.info = answer.result()
+        self.info = self._info.result()
 
     def probe(self) -> None:
         """Request kernel_info; a listener for the messages learns which process publishes them."""
@@ -215,9 +215,7 @@ class Connection:
         self.ended.set()
         for run in list(self._runs.values()):
             run.on_end(ending)
-        for answer in self._infos.values():
-            if not answer.done():
-                answer.set_exception(ConnectionClosed(ending))
+        self._info.cancel()
         for reader in self._readers:
             reader.cancel()
         self._client.close()
@@ -256,8 +254,7 @@ class Connection:
 
     def _handle(self, channel: str, message: Message) -> None:
         kind, content = message["msg_type"], message["content"]
-        request = message["parent_header"].get("msg_id") or ""
-        run = self._runs.get(request)
+        run = self._runs.get(message["parent_header"].get("msg_id") or "")
         if channel == "iopub":
             self._receives.set()
             self._observe(message, run is not None)
@@ -269,8 +266,8 @@ class Connection:
                 self._send("stdin", "input_reply", {"value": answer})
         elif run is not None:
             run.on_reply(content)
-        elif (info := self._infos.pop(request, None)) is not None and not info.done():
-            info.set_result(message)
+        elif kind == "kernel_info_reply" and not self._info.done():
+            self._info.set_result(content)
 
 
 class Kernel:
@@ -383,10 +380,9 @@ class Kernel:
                     continue
                 connection = self._connection = Connection(client, self._observe)
                 try:
-                    async with asyncio.timeout(ANSWER_TIMEOUT):
-                        await connection.kernel_info()
-                except TimeoutError:
-                    log.info("Kernel %s has not answered for %g s", self.id, ANSWER_TIMEOUT)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(ANSWER_TIMEOUT):
+                            await connection.kernel_info()
                 except ConnectionClosed:
                     if first:
                         raise
@@ -465,7 +461,7 @@ class Kernel:
     def _answered(self, connection: Connection) -> None:
         """Learn from a reply to kernel_info."""
         assert connection.info is not None
-        about: Any = connection.info["content"].get("language_info") or {}
+        about = connection.info.get("language_info") or {}
         self._language = str(about.get("name", "")).lower()
         if self.state in {"starting", "restarting", "unknown"}:
             self._on_state("idle")

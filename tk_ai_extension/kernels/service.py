@@ -22,7 +22,6 @@ from tk_ai_extension.kernels.base import (
     KernelInfo,
     Kernelspec,
     find_kernelspec,
-    kernelspecs_of,
 )
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
@@ -109,7 +108,16 @@ class Kernels:
             GatewayUnavailable: a gateway has them and does not answer.
         """
         found: Mapping[str, Any] = await self._ask(self._specs.get_all_specs())
-        return kernelspecs_of(found, self._manager.default_kernel_name)
+        specs = [
+            Kernelspec(
+                name=name,
+                display_name=str(entry["spec"].get("display_name", name)),
+                language=str(entry["spec"].get("language", "")).lower(),
+                default=name == self._manager.default_kernel_name,
+            )
+            for name, entry in found.items()
+        ]
+        return sorted(specs, key=lambda spec: (not spec.default, spec.name))
 
     def ids(self) -> list[str]:
         """Return the ids of running kernels, including those that a person started."""
