@@ -49,7 +49,7 @@ def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(nb: Nb
     path = stored(nb, "a.ipynb", ("x = 6", [], 1), ("x * 7", [result("42", 2)], 2))
     before = path.read_bytes()
     ended = nb("verify", "a.ipynb")
-    assert ended.out.startswith("a.ipynb: 2 code cells: 2 the same (")
+    assert ended.out.startswith("a.ipynb: 2 code cells: 2 same (")
     assert ended.err == ""
     assert path.read_bytes() == before
     # No kernel stays.
@@ -72,7 +72,7 @@ def test_what_fails_or_differs_is_shown_with_a_diff(shared: Nb) -> None:
     shared("run", "y = 1")
     ended = shared("verify", status=1)
     lines = ended.out.splitlines()
-    assert lines[0].startswith("a.ipynb: 5 code cells: 3 failed, 1 differ, 1 not run (")
+    assert lines[0].startswith("a.ipynb: 5 code cells: 1 differs, 3 failed, 1 not run (")
     assert lines[1:6] == [
         "Cell 1 @cella: stdout differs",
         "  @@ -1,2 +1,2 @@",
@@ -147,7 +147,7 @@ def test_a_slow_cell_fails_at_the_timeout_and_the_next_one_runs(shared: Nb) -> N
         ("print(2)", [printed("2\n")], 2),
     )
     out = shared("verify", "b.ipynb", "--timeout", "0.5", status=1).out
-    assert out.startswith("b.ipynb: 2 code cells: 1 failed, 1 the same (")
+    assert out.startswith("b.ipynb: 2 code cells: 1 same, 1 failed (")
 
 
 @pytest.mark.proves("verify:run")

@@ -17,11 +17,9 @@ from tk_ai_extension.cli.parsing import (
 from tk_ai_extension.cli.project import Project, Refused
 from tk_ai_extension.cli.servers import ToolFailed
 from tk_ai_extension.cli.session import (
-    FAILED,
     INTERRUPTED,
     OK,
     REFUSED,
-    OutputFailed,
     Session,
     write,
     write_err,
@@ -50,9 +48,8 @@ CONCLUSION = """\
 `nb COMMAND --help` says more. -C FOLDER works in another folder; NB_CALLER separates callers of one
 project; `nb --version` prints the version.
 
-Exit status: 0; 1 the cell failed, or the output cannot be written; 2 an error; 3 no kernel or
-server answers; 4 it still runs (`--wait` is over); 130 Ctrl-C (while a cell runs the second one:
-the first interrupts the cell).
+Exit status: 0; 1 the cell failed; 2 an error; 3 no kernel or server answers; 4 it still runs (`--wait`
+is over); 130 Ctrl-C (while a cell runs the second one: the first interrupts the cell).
 """
 
 OFFLINE = ("cells", "cell", "read")
@@ -67,14 +64,10 @@ def main(argv: list[str] | None = None) -> int:
         return _run(_session(argv), argv)
     except Refused as refusal:
         return _refuse("--json" in argv, f"nb: {refusal}")
-    except FileNotFoundError:
-        return _refuse(False, "nb: the working directory was deleted; change to another one.")
+    except OSError as error:  # such as a full disk, or a folder that was deleted
+        return _refuse("--json" in argv, f"nb: {error}")
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OutputFailed as failure:
-        with suppress(OutputFailed):
-            write_err(f"nb: the output cannot be written: {failure}.")
-        return FAILED
 
 
 def _session(argv: list[str]) -> Session:
@@ -94,8 +87,7 @@ def _refuse(as_json: bool, message: str) -> int:
         error = {"code": "invalid_arguments", "message": message, "hint": "See --help."}
         Session(Project(os.sep), "nb", as_json=True).refuse(error)
     else:
-        with suppress(OutputFailed):
-            write_err(message)
+        write_err(message)
     return REFUSED
 
 

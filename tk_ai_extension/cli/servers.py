@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds in which a server has to answer the first request."""
+"""Seconds in which a server has to accept a connection, and to answer a ``GET``."""
 
 HEADLESS = "tk_ai_extension.server.headless"
 """Module of a project's own server."""
@@ -97,7 +97,6 @@ class Server:
         body: Any = None,
         *,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
     ) -> Any:
         """Send a request and return the JSON of the answer, or its text.
 
@@ -106,13 +105,12 @@ class Server:
             path: Below the server's address.
             body: Is sent as JSON; None for none.
             headers: Further headers.
-            timeout: Seconds without an answer; None for no limit.
 
         Raises:
             Unreachable: no answer.
             ToolFailed: the server answers with an error.
         """
-        response = self.open(method, path, body, headers=headers, timeout=timeout)
+        response = self.open(method, path, body, headers=headers)
         data = self._read(response)
         is_json = response.headers.get_content_type() == "application/json"
         return json.loads(data) if is_json and data else data.decode(errors="replace")
@@ -124,7 +122,6 @@ class Server:
         body: Any = None,
         *,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
     ) -> http.client.HTTPResponse:
         """Send a request by a connection of its own; return the response, whose body is not read yet.
 
@@ -145,7 +142,8 @@ class Server:
         connection = kind(parts.netloc, timeout=CONNECT_TIMEOUT)
         try:
             connection.connect()
-            connection.sock.settimeout(timeout)
+            if method != "GET":
+                connection.sock.settimeout(None)  # A cell may run for hours.
             connection.request(method, parts.path + path, body, sent)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -184,7 +182,7 @@ class Server:
         """
         if self._tools is None:
             try:
-                answer = self.request("GET", f"{API}/tools?for=commands", timeout=CONNECT_TIMEOUT)
+                answer = self.request("GET", f"{API}/tools?for=commands")
             except ToolFailed as error:
                 if error.code == "not_found":
                     return None
@@ -222,7 +220,7 @@ class Server:
 
     def has_open(self, path: str) -> bool:
         """Whether the server has a session for a notebook, also one without the extension."""
-        sessions = self.request("GET", "api/sessions", timeout=CONNECT_TIMEOUT)
+        sessions = self.request("GET", "api/sessions")
         return any(each.get("path", "").removeprefix("RTC:") == path for each in sessions)
 
 

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any, Final
 
 import regex
@@ -22,8 +22,6 @@ from tk_ai_extension.model.outputs import bundle_of, stream_text
 
 SECONDS = 5.0
 """Maximum seconds of one replacement: patterns come from files of other people."""
-MAX_DIFFERENCES = 20
-"""Maximum outputs of one cell that are named; the others are counted."""
 MAX_DIFF_LINES = 100
 """Maximum lines of the diff of one output."""
 MAX_LINE = 200
@@ -191,13 +189,7 @@ def compare_outputs(
         new: The outputs of the new run.
         rules: What is ignored.
     """
-    differing = _differing(stored, new, rules)
-    found = [*islice(differing, MAX_DIFFERENCES)]
-    if more := sum(1 for _ in differing):
-        found.append(
-            Difference(f"{more} more {'output differs' if more == 1 else 'outputs differ'}")
-        )
-    return tuple(found)
+    return tuple(_differing(stored, new, rules))
 
 
 def _differing(stored: Sequence[Json], new: Sequence[Json], rules: Rules) -> Iterator[Difference]:

@@ -23,8 +23,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "image-tolerance": {
         "type": float,
+        "default": 0.001,
         "metavar": "SHARE",
-        "help": "share of an image's pixels that may differ (default: 0.001)",
+        "help": "share of an image's pixels that may differ (default: %(default)s)",
     },
 }
 """Arguments of ``add_argument`` by the name of the option."""

@@ -119,5 +119,6 @@ def rules_of(config: pytest.Config) -> Rules:
             each for file in files for each in sanitizers_in(file.read_text("utf-8"), file.name)
         ),
         ignore_times=option.nb_verify_ignore_times,
+        image=option.nb_verify_image_tolerance,
         lax=option.nb_verify_lax,
     )

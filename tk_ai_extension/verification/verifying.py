@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cell_tags import tags_of
@@ -95,24 +95,13 @@ class NotebookReport:
 
     @property
     def summary(self) -> str:
-        """One line."""
-        named: Mapping[CellStatus, str] = {
-            "failed": "failed",
-            "differs": "differ",
-            "not_run": "not run",
-            "same": "the same",
-            "ran": "ran without an error",
-            "skipped": "skipped",
-        }
+        """One line: how many code cells ended in each way."""
         states = [cell.status for cell in self.cells]
-        counts = {status: states.count(status) for status in named if status in states}
-        parts = ", ".join(f"{count} {named[status]}" for status, count in counts.items())
-        number, plural = len(states), "" if len(states) == 1 else "s"
-        text = f"{number} code cell{plural}: {parts}"
-        if not self.has_outputs and counts.keys() == {"ran"}:
-            text = f"{number} cell{plural} ran without an error"
+        named = {status: status.replace("_", " ") for status in get_args(CellStatus)}
+        counts = [f"{states.count(each)} {named[each]}" for each in named if each in states]
         stored = "" if self.has_outputs else "; no saved outputs to compare"
-        return f"{self.notebook}: {text}{stored} ({self.seconds:.1f} s)"
+        cells = f"{len(states)} code cell{'' if len(states) == 1 else 's'}"
+        return f"{self.notebook}: {cells}: {', '.join(counts)}{stored} ({self.seconds:.1f} s)"
 
     def as_text(self) -> str:
         """Return the report: the summary, and each cell that fails or differs."""
