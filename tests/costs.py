@@ -38,15 +38,15 @@ MAX_MODULES = 31
 """Modules of the package that `execute_cell` may pass, beside values and errors (`model`)."""
 
 COSTS = (
-    cost("list_kernels", 10, 4_100, 4_100, transactions=0),
-    cost("execute_ipython", 10, 8_300, 8_400, transactions=1),
+    cost("list_kernels", 10, 4_000, 4_000, transactions=0),
+    cost("execute_ipython", 10, 8_000, 8_000, transactions=1),
     # A busy machine pushes the outputs to the tab in two parts.
-    cost("execute_cell", 10, 10_600, 12_000, transactions=2),
-    cost("overwrite_cell", 10, 5_800, 8_000, transactions=1),
-    cost("insert_and_execute_cell", 10, 12_400, 15_400, transactions=2),
-    cost("overwrite_cell", 500, 5_800, 8_000, transactions=1),
+    cost("execute_cell", 10, 10_300, 11_700, transactions=2),
+    cost("overwrite_cell", 10, 5_700, 8_000, transactions=1),
+    cost("insert_and_execute_cell", 10, 12_100, 15_300, transactions=2),
+    cost("overwrite_cell", 500, 5_700, 8_000, transactions=1),
     cost("list_cells", 500, 5_500, 6_100, transactions=0),
-    cost("insert_cell", 500, 6_200, 9_500, transactions=1),
-    cost("insert_and_execute_cell", 500, 13_000, 16_300, transactions=2),
+    cost("insert_cell", 500, 6_000, 9_500, transactions=1),
+    cost("insert_and_execute_cell", 500, 12_600, 16_500, transactions=2),
 )
 """The calls, in the order in which they are measured."""

@@ -77,7 +77,7 @@ def test_a_tool_is_derived_from_its_function():
             "cell": {
                 "type": ["string", "integer"],
                 "default": 0,
-                "description": "id or its prefix, index, or `id.version`",
+                "description": "id, prefix, index or `id.version`",
             },
             "tone": {"enum": ["warm", "cool"], "type": "string"},
             "times": {"type": "integer", "minimum": 1, "default": 1},

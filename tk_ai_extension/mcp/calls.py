@@ -339,7 +339,12 @@ class Tools:
                 return await client.turn.call(None, params.name, arguments)
             caller = in_mode(self._requests.caller(context), (params.meta or {}).get(MODE))
             tool_context = ToolContext(
-                self._requests.workspace, caller, progress, approver, client.gone
+                self._requests.workspace,
+                caller,
+                progress,
+                approver,
+                client.gone,
+                tools=client.registry,
             )
             return result_content(await client.registry.call(params.name, arguments, tool_context))
         except PermissionRequired as error:

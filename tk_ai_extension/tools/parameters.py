@@ -6,14 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-Notebook = Annotated[
-    str | None, Field(min_length=1, description="path or name (default: the current one)")
-]
+Notebook = Annotated[str | None, Field(min_length=1, description="default: the current one")]
 """A path below the root, a managed name, or None for the caller's current notebook."""
 
-_CELL = "id or its prefix, index, or `id.version`"
-
-Address = Annotated[str | int, Field(union_mode="left_to_right", description=_CELL)]
+Address = Annotated[
+    str | int, Field(union_mode="left_to_right", description="id, prefix, index or `id.version`")
+]
 """A cell: id, ``cell-N``, index, unique prefix of an id, or a versioned address."""
 
 MaybeAddress = Annotated[str | int | None, Field(union_mode="left_to_right")]
@@ -27,5 +25,5 @@ Entry = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 
 CellKind = Literal["code", "markdown", "raw"]
 
-Wait = Annotated[float, Field(ge=0, le=3600, description="seconds to wait for the end")]
-Timeout = Annotated[float | None, Field(gt=0, description="seconds until the code is interrupted")]
+Wait = Annotated[float, Field(ge=0, le=3600, description="seconds to wait")]
+Timeout = Annotated[float | None, Field(gt=0, description="seconds, then interrupt")]

@@ -539,6 +539,8 @@ class Tool:
         """The compact JSON schema of the arguments."""
         schema = compact_schema(self.arguments.model_json_schema())
         schema.setdefault("properties", {})
+        for definition in schema.get("$defs", {}).values():
+            definition.pop("description", None)  # The tool's own says it.
         return schema
 
     @cached_property
@@ -717,8 +719,10 @@ class Registry:
         """
         tool = self.get(name)
         parsed = self.validate(tool, arguments)
+        if context.tools is not self:
+            context = replace(context, tools=self)
         try:
-            result = await _perform(tool, parsed, replace(context, tools=self))
+            result = await _perform(tool, parsed, context)
         except ToolError:
             raise
         except Exception as error:
@@ -732,7 +736,7 @@ class Registry:
                 ) from error
             logger.exception("Tool %s failed", name)
             raise InternalError(f"{name} failed: {type(error).__name__}: {error}") from error
-        result.notices += context.workspace.notices.take(context.caller)
+        result.notices.extend(context.workspace.notices.take(context.caller))
         return result
 
 

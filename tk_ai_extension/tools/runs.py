@@ -483,7 +483,8 @@ async def _answer(
     )
     if status in ("queued", "running"):
         result.next = ".".join(map(str, _Place.after(current, outputs.get(current, ()))))
-    result.with_images(tuple(image for at in shown for image in parts[at][1]))
+    if images := tuple(image for at in shown for image in parts[at][1]):
+        result.with_images(images)
     return result
 
 

@@ -8,7 +8,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -81,9 +81,12 @@ class Database:
             DiskFull, ReadOnly, SaveFailed, StateUnavailable: The transaction failed.
         """
         loop = asyncio.get_running_loop()
-        return asyncio.shield(
-            loop.run_in_executor(self._thread, self._carry_out, work, consequence)
+        outcome: asyncio.Future[T] = loop.create_future()
+        # `run_in_executor` would cancel work that waits in the queue, and needs two futures more.
+        self._thread.submit(self._carry_out, work, consequence).add_done_callback(
+            lambda done: loop.call_soon_threadsafe(_settle, outcome, done)
         )
+        return outcome
 
     async def open(self) -> None:
         """Open the file, unless it is open. Raises as `run`."""
@@ -148,3 +151,12 @@ class Database:
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         logger.warning("%s is not usable (%s): it was moved to %s", self._path, why, aside)
+
+
+def _settle(outcome: asyncio.Future[T], done: Future[T]) -> None:
+    if outcome.cancelled():
+        return
+    if (error := done.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(done.result())

@@ -37,7 +37,7 @@ from tk_ai_extension.model.outputs import OutputBuffer, summarise
 from tk_ai_extension.notebooks.notebook import Incarnations, Notebook, Notebooks
 from tk_ai_extension.notebooks.outputs import CellOutputWriter
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
-from tk_ai_extension.workspace.journal import ActivityFeed, Journal
+from tk_ai_extension.workspace.journal import Activity, ActivityFeed, Journal
 from tk_ai_extension.workspace.permission_requests import Approval
 from tk_ai_extension.workspace.runs import (
     FairQueue,
@@ -188,7 +188,7 @@ class Executions:
         """
         if approval is not None:
             approval.check_run(path, (step.code for step in steps))
-        if sum(not run.done for run in self._runs.values()) >= MAX_ACTIVE:
+        if len(self._runs) - len(self._ended) >= MAX_ACTIVE:
             raise LimitReached(f"{MAX_ACTIVE} executions are active.")
         run = Run(
             caller,
@@ -236,6 +236,14 @@ class Executions:
             and kernel_id in (None, run.kernel_id)
             and notebook in (None, run.notebook)
             and turn in (None, run.caller.turn)
+        ]
+
+    def running(self, notebook: Notebook) -> list[Activity]:
+        """Return the cells of a notebook that run now."""
+        return [
+            Activity("running", run.caller.author, (run.current.cell,), run.caller.turn)
+            for run in self.active(notebook=notebook)
+            if run.current.status == "running" and run.current.cell is not None
         ]
 
     def check_replaceable(self, path: str) -> None:

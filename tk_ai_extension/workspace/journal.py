@@ -658,11 +658,10 @@ class _Subscriber:
 
 
 class ActivityFeed:
-    """Publishes changes and runs of notebooks to subscribers. It remembers only what runs now."""
+    """Publishes changes and runs of notebooks to subscribers."""
 
     def __init__(self) -> None:
         self._subscribers: set[_Subscriber] = set()
-        self._running: dict[tuple[Notebook, str], Activity] = {}
 
     def publish(
         self,
@@ -684,27 +683,20 @@ class ActivityFeed:
             entry: The number of the journal entry of a change.
             status: How a run ended.
         """
-        if notebook is None:
+        if notebook is None or not self._subscribers:
             return
         named = tuple(dict.fromkeys(cell for cell in cells if cell))
         activity = Activity(kind, caller.author, named, caller.turn, entry, status)
-        if kind == "running":
-            self._running.update({(notebook, cell): activity for cell in named})
-        elif kind == "ran":
-            for cell in named:
-                self._running.pop((notebook, cell), None)
         for subscriber in self._subscribers:
             if subscriber.follows(notebook):
                 subscriber.put(activity)
 
-    def running(self, notebook: Notebook) -> list[Activity]:
-        """Return the activities of the cells that run in a notebook now."""
-        return [activity for (of, _), activity in self._running.items() if of is notebook]
-
-    async def follow(self, notebook: Notebook) -> AsyncGenerator[Activity]:
-        """Yield the activities of a notebook, beginning with the cells that run now."""
+    async def follow(
+        self, notebook: Notebook, running: Iterable[Activity] = ()
+    ) -> AsyncGenerator[Activity]:
+        """Yield the activities of a notebook, beginning with those of the cells that run now."""
         subscriber = _Subscriber(notebook)
-        for activity in self.running(notebook):
+        for activity in running:
             subscriber.put(activity)
         self._subscribers.add(subscriber)
         try:

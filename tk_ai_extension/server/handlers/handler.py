@@ -173,6 +173,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
 
     Attributes:
         gone: Set when the client has disconnected, at any time of the request.
+        services: The services of the extension.
     """
 
     auth_resource = RESOURCE
@@ -182,8 +183,10 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         # Tornado reports a disconnect once, possibly before the method of the route runs.
         self.gone = asyncio.Event()
         super().__init__(*args, **kwargs)
+        self.services: Services = self.settings[SETTINGS_KEY]
 
     @classmethod
+    @cache
     def methods(cls) -> tuple[str, ...]:
         """The HTTP methods of the route, upper case."""
         return tuple(
@@ -203,11 +206,6 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
             self.authorizer.is_authorized(self, user, action, self.auth_resource)
         ):
             raise HTTPError(403)
-
-    @property
-    def services(self) -> Services:
-        """Services of the extension."""
-        return cast("Services", self.settings[SETTINGS_KEY])
 
     @property
     def caller(self) -> Caller:

@@ -140,12 +140,16 @@ class McpHandler(TkAIHandler):
         body = self.body()
         mcp = await services.mcp()
         user, token = username(self), headers.get(TURN)
+        toolsets = key = None
+        if self.request.query:
+            toolsets = self.get_query_argument("toolsets", None)
+            key = self.get_query_argument("caller", None)
         client = McpClient(
             user,
             # An unknown toolset is refused at once, not at the first call.
-            services.registries.get(self.get_query_argument("toolsets", None)),
+            services.registries.get(toolsets),
             session=headers.get("Mcp-Session-Id"),
-            key=self.get_query_argument("caller", None) or headers.get("X-TK-Caller"),
+            key=key or headers.get("X-TK-Caller"),
             turn=None if token is None else services.workspace.turns.turn_of(token, user),
             gone=self.gone,
         )

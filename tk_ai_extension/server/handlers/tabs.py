@@ -182,7 +182,9 @@ class PageChannel:
             async for request in workspace.policy.follow(self.user):
                 yield request.as_dict()
         else:
-            async for activity in workspace.activity.follow(workspace.by_path.at(value)):
+            notebook = workspace.by_path.at(value)
+            running = workspace.executions.running(notebook)
+            async for activity in workspace.activity.follow(notebook, running):
                 yield asdict(activity)
 
 

@@ -76,9 +76,7 @@ async def search_cells(
     pattern: Annotated[str, Field(min_length=1, description="regex")],
     notebook: Annotated[
         str | None,
-        Field(
-            description="path or name, or a folder, searched recursively (default: the current one)"
-        ),
+        Field(description="or a folder, searched recursively (default: the current one)"),
     ] = None,
     where: Literal["source", "outputs"] = "source",
     limit: Annotated[int, Field(ge=1, le=1000)] = 50,
