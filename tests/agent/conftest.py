@@ -18,7 +18,7 @@ from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
-from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.events import Event
@@ -89,7 +89,7 @@ async def open_chats(
             workspace=harness.workspace,
             registry=harness.registry,
             store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
-            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude", cli=cli), provider),
+            backend=ClaudeBackend(tmp_path / "claude", provider, cli),
             settings=ChatSettings(**settings),
             setup=setup or ChatSetup(),
         )

@@ -27,7 +27,7 @@ from tests.support.scripted_model import (
 )
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.store import ChatStore
@@ -53,7 +53,7 @@ async def talking(
             workspace=harness.workspace,
             registry=harness.registry,
             store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
-            backend=ClaudeBackend(ClaudeConfig(tmp_path / "claude"), models.provider),
+            backend=ClaudeBackend(tmp_path / "claude", models.provider),
             settings=ChatSettings(),
         )
         talk = Talk(Chats(services), services, model)

@@ -17,7 +17,7 @@ from tests.support.chat_requests import parse_plan_answer
 from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.events import Event
@@ -38,12 +38,11 @@ def models(tmp_path: Path) -> ClaudeModels:
 @pytest.fixture
 async def tour(harness: ToolHarness, models: ClaudeModels, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person in a server with no model connected."""
-    config = ClaudeConfig(tmp_path / "claude", cli="/nowhere/claude")
     services = ChatServices(
         workspace=harness.workspace,
         registry=harness.registry,
         store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
-        backend=ClaudeBackend(config, models.provider),
+        backend=ClaudeBackend(tmp_path / "claude", models.provider, "/nowhere/claude"),
         settings=ChatSettings(),
     )
     talk = Talk(Chats(services), services, ScriptedModel())

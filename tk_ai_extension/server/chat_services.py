@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tk_ai_extension.agent.acp.backend import AcpAgents, AcpConfig
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
-from tk_ai_extension.agent.claude.client import ClaudeBackend, ClaudeConfig
+from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.connections import user_folder
 from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.prompts import PromptFolders
@@ -32,13 +32,12 @@ def build_chats(
     """Build the chats, as configured by the app's traits."""
     root, models = root_of(managers.contents), components.models
     state = state_of(app.data_dir, root)
-    config = ClaudeConfig(state / "claude", cli=app.chat_cli)
     owners = frozenset({owner_name(managers.server.identity_provider, owner)})
     services = ChatServices(
         workspace=components.workspace,
         registry=registry,
         store=ChatStore(state / CHATS),
-        backend=ClaudeBackend(config, models.claude.provider),
+        backend=ClaudeBackend(state / "claude", models.claude.provider, app.chat_cli),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
         agents=AcpAgents(
             models.commands,

@@ -53,34 +53,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ClaudeConfig:
-    """Settings of the CLI processes of a server.
-
-    Attributes:
-        folder: Where the CLI stores its sessions; created with mode 0700.
-        cli: The CLI's path; empty for the SDK's bundled one, else the first one in PATH.
-    """
-
-    folder: Path
-    cli: str = ""
-
-
 class ClaudeBackend:
     """Claude as an `AgentBackend`; without a model, the tour answers.
 
     The tour has no sessions: a chat resumes Claude's session once a model is connected again.
 
     Args:
-        config: Settings of the processes.
+        folder: Where the CLI stores its sessions; created with mode 0700.
         provider: Returns the current provider.
+        cli: The CLI's path; empty for the SDK's bundled one, else the first one in PATH.
     """
 
     name = "Claude"
 
-    def __init__(self, config: ClaudeConfig, provider: Callable[[], Awaitable[Provider]]) -> None:
-        self._config = config
+    def __init__(
+        self, folder: Path, provider: Callable[[], Awaitable[Provider]], cli: str = ""
+    ) -> None:
+        self._folder = folder
         self._provider = provider
+        self._cli = cli
 
     async def provider(self) -> Provider:
         """Return the current provider."""
@@ -104,7 +95,8 @@ class ClaudeBackend:
             return await config.call(turn.token, call_id or f"call-{request}", tool, arguments)
 
         server = build_tool_server(config.registry, call)
-        options = await asyncio.to_thread(_options, provider, self._config, config, server)
+        options = await asyncio.to_thread(_options, provider, self._folder, config, server)
+        options.cli_path = self._cli or _cli(Path(sdk.__file__).parent / "_bundled" / "claude")
         if config.servers:
             options.can_use_tool = _permit(config, turn)
             # The SDK warns of a tool for which the callback is not called.
@@ -118,14 +110,14 @@ class ClaudeBackend:
         except Exception as error:
             # The SDK has no exception class for a request that the process refuses.
             said = f"Claude's process ended while starting: {provider.redact(str(error))}."
-            if await asyncio.to_thread(_is_missing, self._config.folder, config.history):
+            if await asyncio.to_thread(_is_missing, self._folder, config.history):
                 raise HistoryMissing(said) from error
             raise AgentDied(said) from error
         return ClaudeSession(client, config, turn, provider.redact)
 
     async def forget(self, session: str) -> None:
         """Remove the CLI's data of a session."""
-        await asyncio.to_thread(_forget, self._config.folder, session)
+        await asyncio.to_thread(_forget, self._folder, session)
 
 
 @dataclass
@@ -287,11 +279,11 @@ def _forget(folder: Path, session: str) -> None:
 
 
 def _options(
-    provider: Provider, config: ClaudeConfig, session: SessionConfig, server: Server[Any]
+    provider: Provider, folder: Path, session: SessionConfig, server: Server[Any]
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
-    work = make_work_folder(config.folder, "work")
+    work = make_work_folder(folder, "work")
     return sdk.ClaudeAgentOptions(
         # Only our tools are offered, and the CLI asks for no permission: the policy is applied where the
         # tool runs. It asks for each call of the user's MCP servers.
@@ -310,13 +302,11 @@ def _options(
         resume=session.history.session,
         resume_session_at=session.history.position,
         cwd=work,
-        # Without a name the SDK leaves a thread behind that keeps the server from exiting.
-        cli_path=config.cli or _cli(Path(sdk.__file__).parent / "_bundled" / "claude"),
         # The SDK adds the server's environment: the other variables are empty.
-        env=dict.fromkeys(os.environ, "") | inherited(os.environ) | _environment(provider, config),
+        env=dict.fromkeys(os.environ, "") | inherited(os.environ) | _environment(provider, folder),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
-        extra_args=_user_servers(config.folder, session, provider),
+        extra_args=_user_servers(folder, session, provider),
     )
 
 
@@ -351,10 +341,15 @@ def _permit(config: SessionConfig, turn: _TurnToken) -> CanUseTool:
     async def permit(
         tool: str, arguments: dict[str, Any], context: sdk.ToolPermissionContext
     ) -> sdk.PermissionResultAllow | sdk.PermissionResultDeny:
+        if tool.startswith(PREFIX):
+            return sdk.PermissionResultAllow(updated_input=arguments)
+        name = tool.removeprefix("mcp__")
+        server, _, short = name.partition("__")
+        proposal = argument_proposal(f"Call {short} of the MCP server {server}", arguments)
+        call = context.tool_use_id or ""
+        action = AgentAction(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
         try:
-            if not tool.startswith(PREFIX):
-                action = _action(tool, arguments, context.tool_use_id or "")
-                await config.permit(turn.token, action)
+            await config.permit(turn.token, action)
         except ToolError as refusal:
             return sdk.PermissionResultDeny(message=refusal.as_text())
         return sdk.PermissionResultAllow(updated_input=arguments)
@@ -362,23 +357,15 @@ def _permit(config: SessionConfig, turn: _TurnToken) -> CanUseTool:
     return permit
 
 
-def _action(tool: str, arguments: dict[str, Any], call: str) -> AgentAction:
-    """Return the action of a call of a user's MCP server."""
-    name = tool.removeprefix("mcp__")
-    server, _, short = name.partition("__")
-    proposal = argument_proposal(f"Call {short} of the MCP server {server}", arguments)
-    return AgentAction(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
-
-
-def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
+def _environment(provider: Provider, folder: Path) -> dict[str, str]:
     """Return the variables that are set in addition to the inherited ones, and override them."""
     return {
         "CLAUDE_CODE_MAX_RETRIES": "4",
         "API_TIMEOUT_MS": "600000",
         **provider.environment,
-        "CLAUDE_CONFIG_DIR": str(config.folder),
+        "CLAUDE_CONFIG_DIR": str(folder),
         # Its logs, which are world-readable in the user's own folder.
-        "XDG_CACHE_HOME": str(config.folder / "cache"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
         # Without it the CLI makes further connections, whatever the provider's address is.
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         # Offer every tool at once, without the tool that searches for tools.
@@ -388,6 +375,8 @@ def _environment(provider: Provider, config: ClaudeConfig) -> dict[str, str]:
 
 def _cli(bundled: Path) -> str:
     """Return the SDK's bundled CLI, else the first one in PATH.
+
+    Without a name the SDK leaves a thread behind that keeps the server from exiting.
 
     Raises:
         AgentUnavailable: there is no CLI.
