@@ -165,8 +165,6 @@ export interface CompletedCode {
 export interface ConnectionInfo {
   /** Whether this user may connect a model here. */
   allowed: boolean;
-  /** Whom to ask where it is not allowed; may be empty. */
-  contact: string;
   /** The connection that was entered in the panel, if any. */
   stored: StoredConnection | null;
   /** What chats use now. */

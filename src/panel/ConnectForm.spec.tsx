@@ -24,7 +24,7 @@ function infoOf(
   models: Partial<ModelsInfo> = {}
 ): ConnectionInfo {
   const used = { label: 'The tour', ready: true, source: null, hint: '', ...models };
-  return { allowed: true, contact: '', stored, models: used as ModelsInfo, ...more };
+  return { allowed: true, stored, models: used as ModelsInfo, ...more };
 }
 
 /** A rendered form with a fake server. */
@@ -210,9 +210,9 @@ describe('Connect', () => {
 
   it('says whom to ask where it is not allowed', async () => {
     const page = new Page();
-    page.info = infoOf(null, { allowed: false, contact: 'Ada' });
+    page.info = infoOf(null, { allowed: false });
     const container = await page.open();
-    expect(container.textContent).toContain('You cannot connect a model here. Ask Ada.');
+    expect(container.textContent).toContain('You cannot connect a model here. Ask your administrator.');
     expect(within(container).queryByRole('textbox')).toBeNull();
     expect(within(container).queryByRole('button')).toBeNull();
   });

@@ -73,11 +73,7 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
       {stored !== null && <Stored stored={stored} trans={trans} />}
       {problem !== null && <Failure problem={problem} />}
       {!info.allowed && (
-        <p>
-          {info.contact === ''
-            ? trans.__('You cannot connect a model here. Ask your administrator.')
-            : trans.__('You cannot connect a model here. Ask %1.', info.contact)}
-        </p>
+        <p>{trans.__('You cannot connect a model here. Ask your administrator.')}</p>
       )}
       {stored !== null && (
         <div className="tk-Form-row">

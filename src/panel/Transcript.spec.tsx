@@ -462,7 +462,7 @@ describe('an empty chat', () => {
     stage.api.models = () => Promise.resolve(models as unknown as ModelsInfo);
     await act(() => stage.services.chats.refresh());
     const read = (): Promise<ConnectionInfo> =>
-      Promise.resolve({ allowed: true, contact: '', stored: null, models } as never);
+      Promise.resolve({ allowed: true, stored: null, models } as never);
     const api = { read } as unknown as ConnectionApi;
     stage.commands.addCommand('tk-ai:connect', { execute: () => showConnect(stage.services, api) });
     fireEvent.click(button('Connect a model'));

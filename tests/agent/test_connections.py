@@ -398,14 +398,14 @@ async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
     await models(tmp_path).connect(
         ConnectRequest(provider="vertex", region="global", project="pro")
     )
-    forbidden = models(tmp_path, settings=ProviderSettings(connect=False, contact="Ada"))
+    forbidden = models(tmp_path, settings=ProviderSettings(connect=False))
     found = await forbidden.connection()
-    assert (found["allowed"], found["contact"]) == (False, "Ada")
+    assert not found["allowed"]
     # What was stored before is not used either, and can be deleted.
     assert found["models"]["provider"] == "tour"
     with pytest.raises(PermissionDenied) as caught:
         await forbidden.connect(compatible("https://gateway.example"))
-    assert caught.value.hint == "Ask Ada to connect a model."
+    assert caught.value.hint == "Ask your administrator to connect a model."
     assert (await forbidden.disconnect())["stored"] is None
 
 

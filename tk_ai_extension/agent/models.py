@@ -57,13 +57,11 @@ class ConnectionInfo(TypedDict):
 
     Attributes:
         allowed: Whether this user may connect a model here.
-        contact: Whom to ask where it is not allowed; may be empty.
         stored: The connection that was entered in the panel, if any.
         models: What chats use now.
     """
 
     allowed: bool
-    contact: str
     stored: StoredConnection | None
     models: ModelsInfo
 

@@ -125,7 +125,6 @@ def build_components(
             models=tuple(app.chat_models),
             secrets_file=app.chat_secrets,
             connect=app.chat_connect,
-            contact=app.chat_connect_contact,
         ),
         root or Path(),
     )

@@ -108,13 +108,7 @@ class ExtensionSettings(HasTraits):
     chat_connect = Bool(
         True,
         help="""Whether the user may connect a model in the panel: its key is kept in the user's own
-        configuration folder. If false, a key that was stored is not used either, and the panel says whom
-        to ask (`chat_connect_contact`).""",
-    ).tag(config=True)
-
-    chat_connect_contact = Unicode(
-        help="""Whom to ask for a model where `chat_connect` is false: a name, an address or a page, as it
-        is shown to the user; by default, the administrator."""
+        configuration folder. If false, a key that was stored is not used either.""",
     ).tag(config=True)
 
     chat_mcp_servers = Bool(

@@ -188,7 +188,6 @@ class ClaudeModels:
         in_force = provider.source == "stored"
         return {
             "allowed": self._settings.connect,
-            "contact": self._settings.contact,
             "stored": None if stored is None else stored.described(in_force=in_force),
             "models": provider.health(),
         }
@@ -203,10 +202,9 @@ class ClaudeModels:
             ReadOnly: The connection cannot be stored.
         """
         if not self._settings.connect:
-            contact = self._settings.contact
             raise PermissionDenied(
                 "Connecting a model in the panel is switched off here.",
-                hint=f"Ask {contact} to connect a model." if contact else None,
+                hint="Ask your administrator to connect a model.",
             )
         _, stored = await asyncio.to_thread(self._read)
         connection = await _tested(_entered(new, stored))

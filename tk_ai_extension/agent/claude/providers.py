@@ -74,7 +74,6 @@ class ProviderSettings:
         models: Further models that a chat may choose.
         secrets_file: Path of a file of keys, relative to the root; empty for none.
         connect: Whether users may connect a model in the panel.
-        contact: Whom they ask where they may not.
     """
 
     base_url: str = ""
@@ -82,7 +81,6 @@ class ProviderSettings:
     models: tuple[str, ...] = ()
     secrets_file: str = ""
     connect: bool = True
-    contact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
