@@ -179,7 +179,7 @@ export interface DiscardedEvent extends EventHead {
 export interface DoneEvent extends EventHead {
   kind: 'done';
   /** How it ended. */
-  end: 'done' | 'stopped' | 'failed';
+  end: 'done' | 'planned' | 'stopped' | 'failed';
   /** Claude's final text: all text after the last call. */
   text: string;
 }
@@ -383,16 +383,6 @@ export interface Picture {
   /** Base64. */
   data: string;
   mime: string;
-}
-/** A turn in the mode `plan` made a plan; `POST /api/tk-ai/chats/{id}/plan` answers it. */
-export interface PlannedEvent extends EventHead {
-  kind: 'plan';
-  /** The plan. */
-  text: string;
-  /** Path of the notebook of the plan and of the turn that carries it out. */
-  notebook: string | null;
-  /** The model that made it. */
-  model: string;
 }
 /** A prompt, for a list of them. */
 export interface PromptInfo {
@@ -714,7 +704,6 @@ export type ChatEvent =
   | ToolAnsweredEvent
   | PermissionAskedEvent
   | PermissionSettledEvent
-  | PlannedEvent
   | CellChangedEvent
   | RestoredEvent
   | TodoListedEvent

@@ -2,7 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import { CALL, CHANGE, DONE, MESSAGE, RESULT, story } from '../testing/events';
+import { CALL, CHANGE, DONE, MESSAGE, PLANNED, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, choose, goes, info, type, unfold } from '../testing/screen';
 
@@ -170,7 +170,7 @@ describe('the box', () => {
   it('sends changes to a plan, once', async () => {
     const stage = new Stage();
     await stage.say('Plan it.');
-    await stage.happens({ kind: 'plan', text: 'I would…', notebook: null, model: 'm' }, DONE);
+    await stage.happens(PLANNED);
     fireEvent.click(button('Change the plan…'));
     expect(document.activeElement).toBe(box());
     expect(screen.getByText('Changes to the plan')).toBeTruthy();

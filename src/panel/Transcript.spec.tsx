@@ -2,14 +2,13 @@ import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-libra
 
 import { unreachable } from '../api/client';
 import type { ConnectionInfo, ModelsInfo } from '../api/events';
-import { CALL, CHANGE, DONE, MESSAGE, PROPOSAL, RESULT, story } from '../testing/events';
+import { CALL, CHANGE, DONE, MESSAGE, PLANNED, PROPOSAL, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, choose, goes, info, type, unfold } from '../testing/screen';
 import { AnswerGuard } from '../common/answerGuard';
 import { showConnect } from './connect';
 import type { ConnectionApi } from './connectApi';
 
-const PLAN = { kind: 'plan', text: 'I would…', notebook: null, model: 'm' } as const;
 const FAILED = { kind: 'done', end: 'failed', text: '' } as const;
 const STOPPED = { kind: 'done', end: 'stopped', text: '' } as const;
 
@@ -132,7 +131,7 @@ describe('a plan', () => {
     const stage = new Stage();
     fireEvent.change(screen.getByRole('combobox', { name: 'Mode' }), { target: { value: 'plan' } });
     await stage.say('What would you do?');
-    await stage.happens(written('I would…'), PLAN, DONE);
+    await stage.happens(written('I would…'), PLANNED);
     return stage;
   };
   const mode = (): string =>
@@ -166,7 +165,7 @@ describe('a plan', () => {
     press('Enter');
     await stage.settle();
     expect(stage.plans).toEqual([['t', { answer: 'reject', words: 'Two cells.' }]]);
-    await stage.happens({ ...MESSAGE, text: 'Two cells.' }, { kind: 'began' }, PLAN, DONE);
+    await stage.happens({ ...MESSAGE, text: 'Two cells.' }, { kind: 'began' }, PLANNED);
     expect(screen.getAllByRole('button', { name: 'Change the plan…' })).toHaveLength(1);
     expect(within(goes()).queryByText('Changes to the plan')).toBeNull();
   });

@@ -3,7 +3,7 @@ import { cleanup, fireEvent, screen, waitFor, within } from '@testing-library/re
 import { unreachable } from '../api/client';
 import type { NetChange } from '../api/events';
 import { AnswerGuard } from '../common/answerGuard';
-import { CALL, CHANGE, DONE, RESULT, type Payload } from '../testing/events';
+import { CALL, CHANGE, DONE, PLANNED, RESULT, type Payload } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, choose, openMenu } from '../testing/screen';
 
@@ -98,7 +98,7 @@ describe('a plan', () => {
     jest.spyOn(AnswerGuard.prototype, 'armed', 'get').mockImplementation(() => armed);
     const stage = new Stage();
     await stage.say('Plan it.');
-    await stage.happens({ kind: 'plan', text: '1.', notebook: null, model: 'm' }, DONE);
+    await stage.happens(PLANNED);
     const click = async (): Promise<void> => {
       const approve = screen.getByRole('button', { name: 'Approve' });
       fireEvent.pointerDown(approve);

@@ -10,6 +10,7 @@ import {
   MESSAGE,
   numbered,
   type Payload,
+  PLANNED,
   PROPOSAL,
   request,
   RESULT,
@@ -108,7 +109,7 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
     return [stage];
   },
   'a plan': async () => [
-    await after({ kind: 'plan', text: '1.', notebook: null, model: 'm' }, DONE).then(stage => {
+    await after(PLANNED).then(stage => {
       stage.turn('u');
       return stage;
     }),

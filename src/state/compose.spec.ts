@@ -1,6 +1,6 @@
 import { reduce } from './reduce';
 import { EMPTY } from './chat';
-import { MESSAGE, numbered, story } from '../testing/events';
+import { MESSAGE, numbered, PLANNED, story } from '../testing/events';
 import {
   asNew,
   BLANK,
@@ -71,7 +71,6 @@ describe('a draft', () => {
   const edit: Compose = { kind: 'edit', turn: 't', draft, kept: null };
   const revise: Compose = { ...edit, kind: 'revise' };
   const done = { kind: 'done', end: 'done', text: '' } as const;
-  const plan = { kind: 'plan', text: 'I would', notebook: null, model: 'm' } as const;
 
   it('is an edit until its message is replaced', () => {
     const { turns } = reduce(EMPTY, story(MESSAGE, done));
@@ -82,7 +81,7 @@ describe('a draft', () => {
   });
 
   it('is an answer to a plan while that is pending', () => {
-    const made = reduce(EMPTY, story(MESSAGE, plan, done));
+    const made = reduce(EMPTY, story(MESSAGE, PLANNED));
     expect(settled(revise, made.turns)).toBe(revise);
     const events = [numbered(MESSAGE, 4, 'u')];
     expect(settled(revise, reduce(made, events).turns).kind).toBe('new');

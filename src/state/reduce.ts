@@ -156,19 +156,15 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return { ...turn, usage: event };
     case 'error':
       return { ...turn, error: event.error };
-    case 'plan':
-      return { ...turn, plans: true };
     case 'restored':
       return { ...turn, restored: event.notebooks };
     case 'todo_list':
       return { ...turn, todo: event.items };
-    case 'done':
-      return {
-        ...turn,
-        retry: null,
-        end: event.end,
-        items: turn.items.map(item => ended(item, event.end))
-      };
+    case 'done': {
+      const end = event.end === 'planned' ? 'done' : event.end;
+      const items = turn.items.map(item => ended(item, end));
+      return { ...turn, retry: null, end, plans: event.end === 'planned', items };
+    }
     default:
       // A newer server may send other events.
       return turn;

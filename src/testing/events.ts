@@ -90,6 +90,9 @@ export const USAGE = {
   requests: 1
 } as const;
 
+/** The end of a turn with a plan. */
+export const PLANNED = { kind: 'done', end: 'planned', text: 'I would…' } as const;
+
 /** The end of a turn. */
 export const DONE = { kind: 'done', end: 'done', text: '' } as const;
 

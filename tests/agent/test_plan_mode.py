@@ -44,9 +44,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
 ) -> None:
     harness.write("a.ipynb", "1")
     plan = await planned(talk, notebook="a.ipynb")
-    assert kinds(plan)[-2:] == ["plan", "done"]
-    (made,) = of_kind(plan, "plan")
-    assert (made["text"], made["notebook"]) == ("I would add a cell at the end.", "a.ipynb")
+    assert plan[-1].data == {"end": "planned", "text": "I would add a cell at the end."}
     assert harness.sources("a.ipynb") == ["1"]
 
     talk.model.add(Answer.of(INSERT), Answer.of("Done."))
@@ -87,7 +85,7 @@ async def test_a_rejected_plan_is_revised_and_the_new_one_waits(
     talk.model.add(Answer.of(INSERT), Answer.of("I would change the first cell."))
     events = await rest(await answer(talk, plan[0], answer="reject", words="No new cells."))
     assert [each["ok"] for each in of_kind(events, "tool_result")] == [False]
-    assert of_kind(events, "plan")[0]["text"] == "I would change the first cell."
+    assert events[-1].data == {"end": "planned", "text": "I would change the first cell."}
     assert harness.sources("a.ipynb") == ["1"]
     with pytest.raises(NotFound):
         await answer(talk, plan[0])
@@ -127,7 +125,7 @@ async def test_a_queued_message_answers_a_plan(talk: Talk) -> None:
         await held.held.wait()
     await talk.send("Do it.", chat=first.chat)
     held.go_on.set()
-    assert "plan" not in kinds(await rest(first))
+    assert (await rest(first))[-1].data["end"] == "done"
 
 
 async def test_a_stopped_answer_is_no_plan(talk: Talk) -> None:
@@ -137,7 +135,7 @@ async def test_a_stopped_answer_is_no_plan(talk: Talk) -> None:
     async with asyncio.timeout(WITHIN):
         await held.held.wait()
     await talk.chats.stop(USER, begun.chat)
-    assert "plan" not in kinds(await rest(begun))
+    assert (await rest(begun))[-1].data["end"] == "stopped"
 
 
 @pytest.mark.proves("perm:plan-approval")
@@ -158,12 +156,12 @@ async def test_where_only_plans_are_allowed_none_is_carried_out(
     # Whatever is asked for, it becomes a plan.
     talk.model.add(Answer.of("I would count."))
     plan = await talk.say("Count.", mode="auto")
-    assert len(of_kind(plan, "plan")) == 1
+    assert plan[-1].data["end"] == "planned"
     with pytest.raises(PermissionDenied):
         await answer(talk, plan[0], mode="auto")
     talk.model.add(Answer.of("I would count faster."))
     revised = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
-    assert of_kind(revised, "plan")[0]["text"] == "I would count faster."
+    assert revised[-1].data == {"end": "planned", "text": "I would count faster."}
 
 
 async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(

@@ -111,8 +111,8 @@ async def test_the_plan_of_the_tour_is_approved_and_carried_out(
 ) -> None:
     harness.write("mine.ipynb", "prices = [3, 4, 5]")
     plan = await tour.say("start", notebook="mine.ipynb", mode="plan")
-    (made,) = of_kind(plan, "plan")
-    assert made["text"].endswith(SCRIPT["plan"])
+    assert plan[-1].data["end"] == "planned"
+    assert plan[-1].data["text"].endswith(SCRIPT["plan"])
     answer = parse_plan_answer({"plan": plan[0].turn, "answer": "approve", "mode": "edit"})
     begun = await tour.chats.answer_plan(USER, plan[0].data["chat"], answer)
     events: list[Event] = []

@@ -30,7 +30,6 @@ from tk_ai_extension.agent.events import (
     End,
     Failed,
     Noticed,
-    Planned,
     Retried,
     Sent,
 )
@@ -159,7 +158,6 @@ class LiveChat:
     Attributes:
         log: The event log.
         lock: Held while a message is queued or turns are replaced, and while the chat is removed.
-        is_claimed: Whether no other server may answer in it.
     """
 
     def __init__(self, services: ChatServices, chat: Chat) -> None:
@@ -167,7 +165,6 @@ class LiveChat:
         self.user = chat.user
         self.log = ChatLog(chat.id, services.store)
         self.lock = asyncio.Lock()
-        self.is_claimed = False
         self._services = services
         self._waiting: deque[Turn] = deque()
         self._turn: Turn | None = None
@@ -178,7 +175,7 @@ class LiveChat:
         self._answering: asyncio.Task[End] | None = None
         self._is_sent = False
         self._agent: _Agent | None = None
-        self._knows_replaced = False
+        self._is_outdated = False
         # Agents that start or are closed.
         self._changing = BackgroundTasks(logger)
 
@@ -272,9 +269,9 @@ class LiveChat:
         if self._turn is not None and self._turn.id == turn_id:
             await self._turn.ended.wait()
 
-    def forget_replaced(self) -> None:
-        """Have the next turn start another agent: this one knows turns that were replaced."""
-        self._knows_replaced = True
+    def restart_agent(self) -> None:
+        """Have the next turn start another agent: the history of the chat has changed."""
+        self._is_outdated = True
 
     async def close(self, why: str) -> None:
         """Stop all turns, store the events and close the agent."""
@@ -332,10 +329,9 @@ class LiveChat:
             end = await self._ended(turn, self._answering)
             await turn.settle()
             # The final text of a turn in the mode `plan` is a plan, unless a message is queued.
-            text = turn.text.strip()
             plans = self._services.workspace.policy.mode(turn.caller) == "plan"
-            if plans and end == "done" and text and not self._waiting:
-                turn.publish(Planned(text, turn.message.notebook, turn.message.model))
+            if plans and end == "done" and turn.text.strip() and not self._waiting:
+                end = "planned"
         finally:
             self._turn = self._answering = None
             turn.publish(Done(end, turn.text))
@@ -445,7 +441,7 @@ class LiveChat:
         if (
             agent is not None
             and agent.session.alive
-            and not self._knows_replaced
+            and not self._is_outdated
             and (agent.backend, agent.provider, agent.servers) == wanted
         ):
             return agent.session
@@ -475,7 +471,7 @@ class LiveChat:
         for notice in project.unread:
             turn.publish(Noticed(notice))
         await self.log.save()
-        self._knows_replaced = False
+        self._is_outdated = False
         history = await services.store.history(self.id, turn.id)
         is_lost = history.is_lost
         if history.session is not None and services.owner_of(history.session) is not backend:

@@ -1,6 +1,6 @@
 """The chats of a server.
 
-Several servers may share the store. One that has answered in a chat keeps it until it stops.
+Several servers may share the store. In a chat, one at a time is running turns; then another can continue it.
 """
 
 from __future__ import annotations
@@ -212,10 +212,9 @@ class Chats:
             InvalidArguments: there is no event of that number yet.
         """
         live = await self._saved(user, chat_id)
-        if not live.is_claimed and await self._store.unended(chat_id):
-            # In a chat of another server, what is stored so far.
-            with suppress(ChatElsewhere):
-                await self._claim(live)
+        # While another server is running a turn, what is stored so far.
+        with suppress(ChatElsewhere):
+            await self._end_abandoned(live)
         if not 0 <= after <= live.log.last:
             raise InvalidArguments(
                 f"This chat has no event {after} yet.",
@@ -388,7 +387,9 @@ class Chats:
             raise LimitReached(
                 f"This chat has more than {MAX_CHAT // 1000000} MB.", hint="Start another chat."
             )
-        await self._claim(live)
+        if self._closing is not None:
+            raise AgentUnavailable("The server is stopping.", hint="Start it again.")
+        await self._end_abandoned(live)
         await self._make_room(live)
         await self._store.used(chat.id)
         before = live.log.last
@@ -413,7 +414,7 @@ class Chats:
                 hint="Another message may have replaced it: reload the chat.",
             )
         replaced = turns[turns.index(turn) :]
-        await self._claim(live)
+        await self._end_abandoned(live)
         for each in replaced:
             await live.stop(each)
         taken: list[TakenBack] = []
@@ -429,7 +430,7 @@ class Chats:
                 )
         await live.log.save()
         if await self._store.replace(chat.id, replaced):
-            live.forget_replaced()
+            live.restart_agent()
         if undo:
             live.log.add(turn, Restored(taken))
             await live.log.save()
@@ -467,27 +468,17 @@ class Chats:
         chat = await self.get(user, chat_id)
         live = self._live.setdefault(chat.id, LiveChat(self._services, chat))
         await live.log.save()
-        await live.log.catch_up()
+        if await live.log.catch_up():
+            live.restart_agent()
         return live
 
-    async def _claim(self, live: LiveChat) -> None:
-        """Make a chat this server's until it stops.
+    async def _end_abandoned(self, live: LiveChat) -> None:
+        """End the turns of a chat that a killed server has left.
 
         Raises:
-            AgentUnavailable: this server stops.
-            ChatElsewhere: another server has it.
+            ChatElsewhere: another server is running a turn in it.
         """
-        if self._closing is not None:
-            raise AgentUnavailable("The server is stopping.", hint="Start it again.")
-        if live.is_claimed:
-            return
-        unended = await self._store.claim(live.user, live.id)
-        await live.log.catch_up()
-        if live.is_claimed:
-            return
-        live.is_claimed = True
-        for turn in unended:
-            # Its server was killed.
+        for turn in await self._store.end_abandoned(live.id):
             live.log.add(turn, Failed.of(AgentDied("The server stopped during this turn.")))
             live.log.add(turn, Done("failed"))
 
@@ -519,7 +510,7 @@ class Chats:
         async with self._queueing(chat.user, chat.id) as (_, live):
             if live.busy and not busy:
                 return
-            await self._claim(live)
+            await self._end_abandoned(live)
             await live.close("The chat was deleted.")
             sessions = await self._store.sessions(chat)
             await self._store.delete(chat.id)

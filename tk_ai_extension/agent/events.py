@@ -14,8 +14,10 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.undo import TakenBack
 
-End = Literal["done", "stopped", "failed"]
-"""How a turn ended."""
+End = Literal["done", "planned", "stopped", "failed"]
+"""How a turn ended; ``planned`` if its final text is a plan.
+
+``POST /api/tk-ai/chats/{id}/plan`` answers a plan, until another message is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +190,6 @@ class PermissionSettled:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """A turn in the mode `plan` made a plan; ``POST /api/tk-ai/chats/{id}/plan`` answers it.
-
-    It is pending until it is answered or another message is sent. The turn's id identifies it.
-
-    Attributes:
-        text: The plan.
-        notebook: Path of the notebook of the plan and of the turn that carries it out.
-        model: The model that made it.
-    """
-
-    kind: ClassVar[str] = "plan"
-
-    text: str
-    notebook: str | None
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
 class CellChanged:
     """A call changed a cell.
 
@@ -360,7 +343,6 @@ EventPayload = (
     | ToolAnswered
     | PermissionAsked
     | PermissionSettled
-    | Planned
     | CellChanged
     | Restored
     | TodoListed

@@ -1,7 +1,7 @@
 """Each user's chats in SQLite, and the log of a chat's events.
 
 Followers of a log receive an event at once; it is stored a moment later, with text deltas coalesced.
-Several servers of one root share the file; one that has answered in a chat keeps it until it stops.
+Several servers of one root share the file; in a chat, one at a time is running turns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS chats (
     created REAL NOT NULL,
     updated REAL NOT NULL,
     size INTEGER NOT NULL DEFAULT 0,
-    -- The server that has answered in it.
+    -- The server that got the last message.
     server TEXT
 ) STRICT;
 CREATE INDEX IF NOT EXISTS chats_by_user ON chats (user, updated);
@@ -166,7 +166,6 @@ class ChatStore:
     def __init__(self, database: Path) -> None:
         self._database = Database(database, SCHEMA)
         self._server = f"{secrets.token_hex(4)}@{process_of(os.getpid())}"
-        self._has_claimed = False
 
     async def create(self, user: str, chat_id: str, title: str) -> None:
         """Create a chat."""
@@ -207,8 +206,9 @@ class ChatStore:
         await self._write("UPDATE chats SET title = ? WHERE id = ?", title, chat.id)
 
     async def used(self, chat_id: str) -> None:
-        """Record that a message was sent."""
-        await self._write("UPDATE chats SET updated = ? WHERE id = ?", time.time(), chat_id)
+        """Record that a message was sent to this server."""
+        update = "UPDATE chats SET updated = ?, server = ? WHERE id = ?"
+        await self._write(update, time.time(), self._server, chat_id)
 
     async def delete(self, chat_id: str) -> None:
         """Delete a chat with its events."""
@@ -216,29 +216,25 @@ class ChatStore:
             "DELETE FROM chats WHERE id = ?", chat_id, failed="The chat was not deleted."
         )
 
-    async def claim(self, user: str, chat_id: str) -> Sequence[str]:
-        """Claim a chat for this server until it stops; return its turns without an end, oldest first.
+    async def end_abandoned(self, chat_id: str) -> Sequence[str]:
+        """Mark the turns of a chat that a killed server has left as ended, and return them.
 
         Raises:
-            ChatElsewhere: another running server has claimed it.
-            ChatNotFound: it was deleted in the meantime.
+            ChatElsewhere: another server is running a turn in the chat.
         """
 
-        def take(db: sqlite3.Connection) -> Sequence[str]:
-            # No other server may read before this one has written.
-            db.execute("BEGIN IMMEDIATE")
-            self._chat(db, user, chat_id)
-            [server] = db.execute("SELECT server FROM chats WHERE id = ?", (chat_id,)).fetchone()
-            if server not in (None, self._server) and is_alive(server.partition("@")[2]):
-                raise ChatElsewhere(
-                    "Another server of this folder has answered in this chat.",
-                    hint="Go on there, stop that server, or start another chat.",
-                )
-            db.execute("UPDATE chats SET server = ? WHERE id = ?", (self._server, chat_id))
-            return _unended(db, chat_id)
+        def end(db: sqlite3.Connection) -> Sequence[str]:
+            query = "SELECT server FROM chats WHERE id = ? AND server != ?"
+            row = db.execute(query, (chat_id, self._server)).fetchone()
+            if row is None:
+                return []
+            query = "UPDATE turns SET ended = 1 WHERE chat = ? AND NOT ended RETURNING id"
+            turns = [each[0] for each in db.execute(query, (chat_id,))]
+            if turns and is_alive(row[0].partition("@")[2]):
+                raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
+            return turns
 
-        self._has_claimed = True
-        return await self._database.run(take)
+        return await self._database.run(end)
 
     # -- the agent's history
 
@@ -397,7 +393,7 @@ class ChatStore:
                     if size >= PAGE_BYTES:
                         return found, True
                     content = json.loads(data)
-                    if kind in ("message", "plan"):
+                    if kind == "message":
                         content["notebook"] = notebook
                     found.append(Event(number, turn, at, kind, content))
                     size += len(data)
@@ -408,15 +404,14 @@ class ChatStore:
     async def plan(self, chat_id: str) -> tuple[str, str] | None:
         """Return the turn and the model of the pending plan of a chat: no message was sent since."""
         rows = await self._rows(
-            "SELECT kind, turn, json_extract(data, '$.model') FROM events"
-            " WHERE chat = ? AND kind IN ('plan', 'message', 'restored') ORDER BY id DESC LIMIT 1",
+            "SELECT ended.turn, json_extract(sent.data, '$.model') FROM"
+            " (SELECT chat, turn, data FROM events WHERE chat = ? AND kind IN ('done', 'message',"
+            " 'restored') ORDER BY id DESC LIMIT 1) AS ended"
+            " JOIN events AS sent ON sent.chat = ended.chat AND sent.turn = ended.turn"
+            " WHERE sent.kind = 'message' AND json_extract(ended.data, '$.end') = 'planned'",
             chat_id,
         )
-        return rows[0][1:] if rows and rows[0][0] == "plan" else None
-
-    async def unended(self, chat_id: str) -> Sequence[str]:
-        """Return the turns of a chat without an end, oldest first."""
-        return await self._database.run(lambda db: _unended(db, chat_id))
+        return rows[0] if rows else None
 
     async def last(self, chat_id: str) -> int:
         """Return the number of the last event of a chat; 0 if there is none."""
@@ -425,9 +420,6 @@ class ChatStore:
 
     async def close(self) -> None:
         """Finish running operations and close the file."""
-        if self._has_claimed:
-            with suppress(ToolError):  # The claims end with the process.
-                await self._write("UPDATE chats SET server = NULL WHERE server = ?", self._server)
         await self._database.close()
 
     def _chat(self, db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
@@ -450,11 +442,6 @@ class ChatStore:
         self, statement: str, *values: str | float | None, failed: str = "Nothing was changed."
     ) -> None:
         await self._database.run(lambda db: db.execute(statement, values).close(), failed)
-
-
-def _unended(db: sqlite3.Connection, chat_id: str) -> Sequence[str]:
-    query = "SELECT id FROM turns WHERE chat = ? AND NOT ended ORDER BY rowid"
-    return [row[0] for row in db.execute(query, (chat_id,))]
 
 
 def _detach(db: sqlite3.Connection, path: str) -> None:
@@ -494,13 +481,15 @@ class ChatLog:
         self._changed = asyncio.Event()
         self._is_closed = False
 
-    async def catch_up(self) -> None:
-        """Continue after the stored events, of this server or another."""
+    async def catch_up(self) -> bool:
+        """Continue after the stored events; return whether there were some of another server."""
         stored = await self._store.last(self._chat_id)
-        if stored > self.last:
-            self.last = self._saved = stored
-            self.trim()
-            self._wake()
+        if stored <= self.last:
+            return False
+        self.last = self._saved = stored
+        self.trim()
+        self._wake()
+        return True
 
     def add(self, turn: str, what: EventPayload) -> None:
         """Add an event and wake the followers."""

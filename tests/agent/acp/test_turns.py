@@ -67,7 +67,7 @@ async def test_a_plan_is_shown_and_an_update_of_tomorrow_is_ignored(acp: AcpTalk
             ]
         }
     ]
-    assert of_kind(events, "plan")[0]["text"] == "Planned."
+    assert events[-1].data == {"end": "planned", "text": "Planned."}
 
 
 @pytest.mark.parametrize(("arguments", "count"), [((), "1"), (("--no-images",), "0")])

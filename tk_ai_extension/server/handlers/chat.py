@@ -322,7 +322,7 @@ def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
             if event.kind == "tool_result"
         ],
         "changes": [event.data for event in events if event.kind == "cell_change"],
-        "plan": any(event.kind == "plan" for event in events),
+        "plan": events[-1].data["end"] == "planned",
         "usage": next((event.data for event in events if event.kind == "usage"), None),
         "last_event": events[-1].id,
     }
