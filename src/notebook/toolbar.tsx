@@ -1,13 +1,13 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import { caretDownIcon, ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import { useLayoutEffect, useRef } from 'react';
-import type { JSX, ReactNode } from 'react';
+import type { JSX, MouseEvent, ReactNode } from 'react';
 
 import { notifyOnError } from '../api/notifyOnError';
 import { leftNote } from '../changes/pending';
-import { Decisions } from '../common/Decisions';
+import { openMenu } from '../common/menu';
 import { useRested } from '../common/rested';
 import type { NotebookActivity } from './activity';
 import { focusOn, goTo } from './cells';
@@ -96,6 +96,12 @@ export class ReviewItem extends ReactWidget {
     const yours = marks.filter(mark => mark.yours);
     // Those that the button shows, not one that arrives with the click.
     const { changes } = this._activity;
+    const items = [
+      { label: trans.__('Keep all'), run: () => void this._activity.keepAll(changes) }
+    ];
+    if (yours.length > 0) {
+      items.push({ label: trans.__('Undo all'), run: () => void this._undo(yours) });
+    }
     return (
       <span className="tk-ReviewItem-bar" role="group" aria-label={trans.__('Changes by agents')}>
         <Button
@@ -105,24 +111,14 @@ export class ReviewItem extends ReactWidget {
         >
           {text}
         </Button>
-        <Decisions>
-          <Button
-            title={trans.__('Keep all changes')}
-            panel={this._panel}
-            onClick={() => void this._activity.keepAll(changes)}
-          >
-            {trans.__('Keep')}
-          </Button>
-          {yours.length > 0 && (
-            <Button
-              title={trans.__('Undo all changes by your agents')}
-              panel={this._panel}
-              onClick={() => void this._undo(yours)}
-            >
-              {trans.__('Undo')}
-            </Button>
-          )}
-        </Decisions>
+        <Button
+          title={trans.__('Keep or undo all changes')}
+          panel={this._panel}
+          menu
+          onClick={({ currentTarget }) => openMenu(currentTarget, items)}
+        >
+          <caretDownIcon.react tag="span" width="14px" height="14px" />
+        </Button>
       </span>
     );
   }
@@ -156,12 +152,14 @@ interface IButtonProps {
   title: string;
   className?: string;
   panel: NotebookPanel;
-  onClick: () => void;
+  /** Whether it opens a menu. */
+  menu?: boolean;
+  onClick: (event: MouseEvent<HTMLElement>) => void;
   children: ReactNode;
 }
 
 /** A button that moves the focus into the notebook when it is removed. */
-function Button({ panel, children, ...rest }: IButtonProps): JSX.Element {
+function Button({ panel, menu = false, children, ...rest }: IButtonProps): JSX.Element {
   const button = useRef<HTMLButtonElement>(null);
   useLayoutEffect(() => {
     const node = button.current;
@@ -172,7 +170,12 @@ function Button({ panel, children, ...rest }: IButtonProps): JSX.Element {
     };
   }, [panel]);
   return (
-    <button ref={button} type="button" {...rest}>
+    <button
+      ref={button}
+      type="button"
+      {...(menu && { 'aria-haspopup': 'menu', 'aria-label': rest.title })}
+      {...rest}
+    >
       {children}
     </button>
   );

@@ -9,9 +9,10 @@ import type { ITurn } from '../state/chat';
 import { keeping, NOTHING_KEPT } from '../state/keptChanges';
 import { tally } from '../common/diff';
 import { cellName, numberOf } from '../common/position';
+import type { IMenuItem } from '../common/menu';
 import { Tally } from './CallCard';
 import { ChangeLines } from './CodeLines';
-import { Button, Fold, type IMenuItem, MenuButton } from './controls';
+import { Button, Fold, MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
 
 interface IChangesProps {

@@ -8,9 +8,10 @@ import type { Answer, Proposal, ProposalStep } from '../api/events';
 import { useAnswerGuard, usePress } from '../common/answerGuard';
 import { stepLines } from '../common/diff';
 import { visible } from '../common/visible';
+import type { IMenuItem } from '../common/menu';
 import type { ICall, IQuestion } from '../state/chat';
 import { CodeLines } from './CodeLines';
-import { Button, type IMenuItem, MenuButton } from './controls';
+import { Button, MenuButton } from './controls';
 import { useServices } from './services';
 
 /** Maximum characters of the note of a denial. */

@@ -10,12 +10,13 @@ import { touchedCell } from '../chat/runs';
 import { Decisions } from '../common/Decisions';
 import { nameOfPath } from '../common/deleted';
 import { cellName, numberOf } from '../common/position';
+import type { IMenuItem } from '../common/menu';
 import { isBusy, type ITurn } from '../state/chat';
 import type { IAbout } from '../state/compose';
 import { NOTHING_KEPT } from '../state/keptChanges';
 import { copyText } from './browser';
 import { Changes } from './Changes';
-import { Button, type IMenuItem, MenuButton } from './controls';
+import { Button, MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
 
 interface IProps {

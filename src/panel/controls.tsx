@@ -1,8 +1,9 @@
-/** The panel's buttons, menus and folds. */
+/** The panel's buttons and folds. */
 
-import { type LabIcon, MenuSvg } from '@jupyterlab/ui-components';
-import { CommandRegistry } from '@lumino/commands';
+import type { LabIcon } from '@jupyterlab/ui-components';
 import { type ButtonHTMLAttributes, type JSX, type ReactNode, useState } from 'react';
+
+import { type IMenuItem, openMenu } from '../common/menu';
 
 /** A text button. `primary` is for the default action. */
 export function Button({
@@ -39,16 +40,6 @@ export function ToolButton({ icon, label, ...attributes }: IToolButtonProps): JS
   );
 }
 
-/** An item of a menu. */
-export interface IMenuItem {
-  label: string;
-  /** The tooltip. */
-  caption?: string;
-  /** Whether it has a check mark, asked when the menu opens. */
-  isToggled?: () => boolean;
-  run: () => void;
-}
-
 interface IMenuButtonProps extends Omit<IToolButtonProps, 'onClick'> {
   items: readonly IMenuItem[];
 }
@@ -62,25 +53,6 @@ export function MenuButton({ items, ...attributes }: IMenuButtonProps): JSX.Elem
       onClick={({ currentTarget }) => openMenu(currentTarget, items)}
     />
   );
-}
-
-/** Open a menu below a button, which gets the focus back. */
-function openMenu(button: HTMLElement, items: readonly IMenuItem[]): void {
-  const commands = new CommandRegistry();
-  const menu = new MenuSvg({ commands });
-  items.forEach(({ label, caption = '', isToggled, run }, place) => {
-    const command = String(place);
-    const toggle = isToggled && { isToggleable: true, isToggled };
-    commands.addCommand(command, {
-      ...{ label, caption, execute: run, describedBy: { args: {} } },
-      ...toggle
-    });
-    menu.addItem({ command });
-  });
-  // Before an item is run, which may move the focus elsewhere.
-  menu.aboutToClose.connect(() => button.focus());
-  const { left, bottom } = button.getBoundingClientRect();
-  menu.open(left, bottom);
 }
 
 interface IFoldProps {

@@ -13,7 +13,7 @@ import httpx2
 import nbformat
 from playwright.async_api import Locator
 
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, pick, write_notebook
 
 NOTEBOOK = "plan.ipynb"
 
@@ -102,6 +102,10 @@ class Open:
     def all_changes(self) -> Locator:
         """In its toolbar, how many cells were changed, with what can be done about all."""
         return self.toolbar.get_by_role("group", name="Changes by agents")
+
+    async def decide(self, choice: str) -> None:
+        """Keep or undo all changes in its toolbar."""
+        await pick(self.all_changes.get_by_role("button", name="Keep or undo"), choice)
 
     async def source(self, place: int) -> str:
         """The source of a cell as it is on the screen, in the model of the page."""

@@ -77,7 +77,7 @@ async def test_one_hunk_is_rejected_by_keys_wide_and_narrow(lab: Lab) -> None:
     lines = [f"x{number} = {number}" for number in range(20)]
     await agent.changes("sums0000", "\n".join(lines))
     await seen.mark(2).wait_for()
-    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await seen.decide("Keep all")
     await agent.changes("sums0000", "\n".join(["y = 0", *lines[1:-1], "z = 19"]))
     await page.set_viewport_size({"width": 1500, "height": 800})
     await seen.mark(2).click()
@@ -138,7 +138,7 @@ async def test_a_kept_change_is_not_marked_again_until_the_cell_changes_again(la
     await lab.ready()
     await seen.mark(0).wait_for()
     await expect(seen.marks).to_have_count(1)
-    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await seen.decide("Keep all")
     await expect(seen.marks).to_have_count(0)
     await expect(seen.all_changes).to_have_count(0)
 
@@ -175,14 +175,13 @@ async def test_a_notebook_of_another_drive_is_not_the_servers_of_the_same_name(
 
 
 async def test_focus_returns_to_the_notebook_after_all_changes_are_kept_or_undone(lab: Lab) -> None:
-    seen, agent, page = Open(lab), Agent(lab), lab.page
+    seen, agent = Open(lab), Agent(lab)
     await agent.changes("loads000", "data = [4]")
     await seen.cells.nth(1).locator(".cm-content").click()
     for name in ("Keep", "Undo"):
         await agent.changes("sums0000", f"total = 4  # {name}")
         await seen.mark(2).wait_for()
-        await seen.all_changes.get_by_role("button", name=name).focus()
-        await page.keyboard.press("Enter")
+        await seen.decide(f"{name} all")
         await expect(seen.all_changes).to_have_count(0)
         await expect(seen.cells.nth(1)).to_be_focused()
 
@@ -237,7 +236,7 @@ async def test_one_cell_is_taken_back_and_then_all_the_others(
     await expect(seen.cells.nth(2)).to_contain_text("total = sum(data)")
     assert await seen.source(0) == "data = [4]"
 
-    await seen.all_changes.get_by_role("button", name="Undo").click()
+    await seen.decide("Undo all")
     await expect(seen.marks).to_have_count(0)
     await expect(seen.cells).to_have_count(len(CELLS))
     assert [await seen.source(place) for place in range(3)] == list(CELLS.values())
@@ -278,7 +277,7 @@ async def test_an_agents_run_is_shown_and_moves_neither_focus_nor_scroll_positio
     for number in range(30):
         await agent("insert_cell", source=f"# {number}\n" * 3, index=3)
     await seen.marks.nth(30 - 1).wait_for(state="attached")
-    await seen.all_changes.get_by_role("button", name="Keep").click()
+    await seen.decide("Keep all")
     await seen.cells.nth(0).locator(".cm-content").click()
     await page.keyboard.type("# ")
     with gate(lab.server.root) as code:
