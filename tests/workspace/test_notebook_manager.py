@@ -7,7 +7,7 @@ import pytest
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, NotebookNotFound
 from tk_ai_extension.notebooks.notebook import Notebooks
-from tk_ai_extension.workspace.notebook_manager import ManagedNotebook, NotebookManager
+from tk_ai_extension.workspace.workspace import ManagedNotebook, NotebookManager
 
 A = Caller("ada", "session-a")
 B = Caller("ada", "session-b")

@@ -23,8 +23,8 @@ from tk_ai_extension.tools.plans import CreationPlan
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk
-from tk_ai_extension.workspace.notebook_manager import ManagedNotebook
 from tk_ai_extension.workspace.permission_requests import Effect
+from tk_ai_extension.workspace.workspace import ManagedNotebook
 
 logger = logging.getLogger(__name__)
 
