@@ -212,7 +212,9 @@ describe('Connect', () => {
     const page = new Page();
     page.info = infoOf(null, { allowed: false });
     const container = await page.open();
-    expect(container.textContent).toContain('You cannot connect a model here. Ask your administrator.');
+    expect(container.textContent).toContain(
+      'You cannot connect a model here. Ask your administrator.'
+    );
     expect(within(container).queryByRole('textbox')).toBeNull();
     expect(within(container).queryByRole('button')).toBeNull();
   });
