@@ -55,5 +55,4 @@ def test_bash_completes_commands_options_values_notebooks_and_cells(nb: Nb) -> N
     # Nothing was started for it.
     assert not (nb.root / ".nb").exists()
     nb("open", "a.ipynb")
-    (word,) = offered(nb, f"nb cell {ids[0][:3]}")
-    assert ids[0].startswith(word)
+    assert any(ids[0].startswith(word) for word in offered(nb, f"nb cell {ids[0][:3]}"))
