@@ -498,6 +498,7 @@ class Chats:
                 f"{len(others)} chats are running.", hint="Wait until one ends, or stop one."
             )
         await idle.rest()
+        idle.log.trim()
 
     async def _remove_old(self, user: str) -> None:
         """Remove a user's least recently used chats over the limits, but none with a turn."""

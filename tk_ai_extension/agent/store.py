@@ -112,7 +112,7 @@ _PROGRESS = {
     "done": "ended = 1",
 }
 
-_BELOW = "(notebook = :old OR (notebook >= :first AND notebook < :end))"
+_BELOW = "(notebook = :old OR substr(notebook, 1, :size) = :old || '/')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class ChatStore:
         def update(db: sqlite3.Connection) -> None:
             _detach(db, new)
             db.execute(
-                f"UPDATE turns SET notebook = :new || substr(notebook, :rest) WHERE {_BELOW}",  # noqa: S608 (names)
+                f"UPDATE turns SET notebook = :new || substr(notebook, :size) WHERE {_BELOW}",  # noqa: S608 (names)
                 _below(old) | {"new": encodable_text(new)},
             )
 
@@ -453,11 +453,9 @@ def _detach(db: sqlite3.Connection, path: str) -> None:
 
 
 def _below(path: str) -> dict[str, str | int]:
-    """Return the parameters for a path and everything below it."""
+    """Return the parameters of `_BELOW` for a path and everything below it."""
     path = encodable_text(path)
-    # "0" is the character after "/".
-    bounds = {"first": f"{path}/", "end": f"{path}0"}
-    return {"old": path, "rest": len(path) + 1, "mark": DELETED, **bounds}
+    return {"old": path, "size": len(path) + 1, "mark": DELETED}
 
 
 class ChatLog:

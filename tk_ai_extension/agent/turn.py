@@ -471,17 +471,14 @@ def _effect(files: Files, action: AgentAction) -> Effect:
     Raises:
         PathRefused: It would write a notebook.
     """
-    if action.effect == "EXECUTE":
-        return "EXECUTE"
     inside = [path for path in action.paths if _is_below_root(files, path)]
     is_lenient = len(inside) == len(action.paths)
-    if action.effect == "WRITE":
-        folders = {path for path in inside if os.path.isdir(path)}  # noqa: PTH112 - it raises nothing
-        for path in inside:
-            if path not in folders:
-                files.locate(path)
-        # A folder may hold notebooks and hidden files.
-        is_lenient = is_lenient and not folders
+    for path in inside if action.effect == "WRITE" else ():
+        if os.path.isdir(path):  # noqa: PTH112 - it raises nothing
+            # A folder may hold notebooks and hidden files.
+            is_lenient = False
+        else:
+            files.locate(path)
     return action.effect if is_lenient else "EXECUTE"
 
 
