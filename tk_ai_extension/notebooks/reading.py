@@ -496,15 +496,15 @@ def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
 
 def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
     """Return cells with their indexes and keys in this order."""
-    found: list[Cell] = []
+    found = list(cells)
     for index, (cell, key) in enumerate(zip(cells, cell_keys([*map(_id, cells)]), strict=True)):
         if cell.index != index or cell.key != key:
-            moved = object.__new__(Cell)
-            moved.__dict__.update(cell.__dict__, index=index, key=key)
+            moved = found[index] = object.__new__(Cell)
+            fields = moved.__dict__
+            fields.update(cell.__dict__)
+            fields["index"], fields["key"] = index, key
             if cell.key != key:
-                moved.__dict__.pop("stamp", None)
-            cell = moved  # noqa: PLW2901
-        found.append(cell)
+                fields.pop("stamp", None)
     return tuple(found)
 
 
@@ -644,8 +644,9 @@ class TabReplica:
         for cell_id in self._changed:
             self._cells.pop(cell_id, None)
         if known is None or known.path != path:
-            self._cells = {each: self._cells.get(each) or self._read(each) for each in self.ids}
-            cells = [*self._cells.values()]
+            missing = [each for each in self.ids if each not in self._cells]
+            self._cells |= {each: self._read(each) for each in missing}
+            cells = [self._cells[each] for each in self.ids]
             known = snapshot_of(path, cells, self._metadata, self._nbformat, live=True)
             self._cells = dict(zip(self.ids, known.cells, strict=True))
         elif self._changed:
