@@ -10,7 +10,7 @@ import { isOfOneFormat } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
 import { setOutputs, type WrittenOutputs } from './outputs';
-import type { IApply, IOutputs, ISave, TabRequest, Step } from './protocol';
+import type { IApply, IChanges, IOutputs, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
 import { RoomSave } from './roomSave';
 import { SaveQueue } from './saveQueue';
@@ -176,7 +176,9 @@ export class OpenNotebook {
       applied = true;
     }
     const stays = !applied && request.reverts !== undefined && isThere;
-    return { applied, stays, ...this._changes(request.since) };
+    const changes = this._changes(request.since);
+    const base = applied && this._isOurs(request) ? this._saving.hold() : null;
+    return { applied, stays, base, ...changes };
   }
 
   /**
@@ -292,7 +294,7 @@ export class OpenNotebook {
   }
 
   /** Whether the notebook differs from the file by what the server knows of, and by nothing else. */
-  private _isOurs({ ops, cells }: ISave): boolean {
+  private _isOurs({ ops, cells }: IChanges): boolean {
     if (ops === undefined || cells === undefined || this._inFile !== this.versions.now) {
       return false;
     }

@@ -44,7 +44,16 @@ export interface IRead {
   since: number;
 }
 
-export interface IApply {
+/**
+ * The operations, and the cells with outputs, that the server knows of since the last save. If the
+ * notebook differs from the file by these alone, the server makes them in the file.
+ */
+export interface IChanges {
+  ops?: string[];
+  cells?: string[];
+}
+
+export interface IApply extends IChanges {
   method: 'apply';
   op: string;
   /** The operation that this one takes back, if it was applied. */
@@ -68,14 +77,8 @@ export interface IOutputs {
   execution_count?: number | null;
 }
 
-export interface ISave {
+export interface ISave extends IChanges {
   method: 'save';
-  /**
-   * The operations, and the cells with outputs, that the server knows of since the last save. If the
-   * notebook differs from the file by these alone, the server makes them in the file.
-   */
-  ops?: string[];
-  cells?: string[];
 }
 
 export interface IWritten {

@@ -29,6 +29,11 @@ export class RoomSave {
   }
 
   /** The room alone writes its file. */
+  hold(): null {
+    return null;
+  }
+
+  /** The room alone writes its file. */
   written(): void {
     // Nothing to do.
   }

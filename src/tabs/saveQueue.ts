@@ -68,12 +68,26 @@ export class SaveQueue {
    * Save for an agent: throw where a dialog would open.
    *
    * @param isOurs - Whether the notebook differs from the file by changes of the server alone.
-   * @returns The hash of the file that the server has to write instead; saves wait until then.
+   * @returns See `hold`.
    */
   async save(isOurs: boolean): Promise<string | null> {
     this.written(null);
+    const hash = isOurs ? this.hold() : null;
+    if (hash === null) {
+      await this._saveForAgent();
+    }
+    return hash;
+  }
+
+  /**
+   * Leave a save to the server, for a notebook that differs from the file by its changes alone.
+   *
+   * @returns The hash of the file that the server has to write; saves wait until then. Null if the
+   *   page has to save.
+   */
+  hold(): string | null {
     const hash = this._hash ?? this._context.contentsModel?.hash ?? null;
-    if (isOurs && hash !== null && this._working === 0 && !this._isAsking) {
+    if (hash !== null && this._working === 0 && !this._isAsking) {
       const settled = new PromiseDelegate<void>();
       const timer = window.setTimeout(() => this.written(null), WRITE);
       void settled.promise.then(() => window.clearTimeout(timer));
@@ -83,7 +97,6 @@ export class SaveQueue {
       void this._queue(() => settled.promise);
       return hash;
     }
-    await this._saveForAgent();
     return null;
   }
 

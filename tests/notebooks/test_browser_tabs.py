@@ -128,6 +128,8 @@ async def test_a_tab_that_is_closed_in_the_middle_leaves_the_change_to_the_file(
     harness: TabHarness, at: str
 ) -> None:
     document = await harness.document()
+    if at == "save":  # Only then the page saves.
+        await harness.person.type(PATH, 1, " typed")
 
     async def closed(_: Json) -> None:
         await harness.page.unload()

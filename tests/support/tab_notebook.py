@@ -177,7 +177,10 @@ class TabNotebook:
             self._note_ours(before, op)
             applied = True
         stays = not applied and question.get("reverts") in self.operations
-        return {"applied": applied, "stays": stays, **self.changes(since, limit)}
+        base = None
+        if applied and "ops" in question and self.held is None:
+            base = self.hold(question["ops"], question["cells"])
+        return {"applied": applied, "stays": stays, "base": base, **self.changes(since, limit)}
 
     def _is_as_seen(self, needs: Json, since: int) -> bool:
         if needs["order"] and self._order_at > since:

@@ -77,6 +77,8 @@ class TabPage:
             headers=self._headers,
         )
         self._socket = await websocket_connect(request, max_message_size=1 << 30)
+        for notebook in self.notebooks.values():
+            notebook.written(None)
         self._reading = asyncio.create_task(self._read(self._socket))
         await self.report_and_wait()
         for notebook in self.notebooks.values():

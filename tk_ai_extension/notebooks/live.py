@@ -302,6 +302,8 @@ class LiveEdit:
         self._tab = tab
         self._kept = kept
         self._op, self._revert_op = uuid.uuid4().hex, uuid.uuid4().hex
+        # The file's hash, if the tab has left the save to the server.
+        self._base: str | None = None
         # The version after which a change of its cells by others forbids the revert.
         self._since = tab.replica.version
 
@@ -318,11 +320,13 @@ class LiveEdit:
         """
         needs = [self.ids[slot] for slot in self.edit.needs]
         steps = self._steps(self.edit.effects, needs, ordered=True)
-        message = {"op": self._op, "since": self._since, **steps}
         self._tab.edits[self._op] = self.edit
         for effect in self.edit.effects:
             # The edit says what becomes of the outputs so far; the page saves unless others come.
             self._tab.runs.pop(self.ids[effect.slot], None)
+        message = {"op": self._op, "since": self._since, **steps}
+        if not self._tab.save_lock.locked():
+            message |= {"ops": [*self._tab.edits], "cells": [*self._tab.runs]}
         asked = 0
 
         async def ask() -> Json:
@@ -339,6 +343,7 @@ class LiveEdit:
         answer = await self._ask_again(ask)
         if not answer["applied"]:
             self._tab.edits.pop(self._op, None)
+        self._base = answer.get("base")
         return bool(answer["applied"])
 
     def _steps(self, effects: Sequence[Effect], needs: Sequence[str], *, ordered: bool) -> Json:
@@ -358,7 +363,8 @@ class LiveEdit:
         try:
             if self._tab.shared:
                 return await self._ask_again(self._save_in_room)
-            await self._ask_again(partial(self._tabs.save, self._tab))
+            base, self._base = self._base, None
+            await self._ask_again(partial(self._tabs.save, self._tab, base))
         except TabGone:
             return await self.is_in_file()
         except (TabRefused, ToolError) as error:

@@ -558,8 +558,12 @@ class Pages:
                 await tab.replica.update(tab.ask)
             yield tab.replica
 
-    async def save(self, tab: Tab) -> None:
+    async def save(self, tab: Tab, base: str | None = None) -> None:
         """Save a tab, and have other tabs with the notebook refresh. Callers share a save that waits.
+
+        Args:
+            tab: The tab.
+            base: The file's hash, if the tab has already left this save to the server.
 
         Raises:
             TabGone, TabRefused.
@@ -573,7 +577,7 @@ class Pages:
             number = tab.saves_begun
             if tab.saving is not None:
                 tab.saving.cancel()
-            await _save(tab)
+            await _save(tab, base)
             tab.saves_done = number
         for other in self.present(tab.path):
             if other is not tab and not other.shared:
@@ -658,18 +662,23 @@ def _listed(listed: list[Any]) -> list[Json]:
     return listed
 
 
-async def _save(tab: Tab) -> None:
+async def _save(tab: Tab, base: str | None) -> None:
     """Save a tab.
 
     A page that differs from the file by changes of the server alone says so and waits: the server makes
     the same changes to the file, and the cost follows them. Otherwise the page saves the whole notebook.
+
+    Args:
+        tab: The tab.
+        base: The file's hash, if the page has said so in its last answer.
     """
     edits, tab.edits = tab.edits, {}
     runs, tab.runs = tab.runs, {}
     if tab.shared or tab.write is None:
         await tab.ask("save")
         return
-    base = (await tab.ask("save", ops=[*edits], cells=[*runs])).get("base")
+    if base is None:
+        base = (await tab.ask("save", ops=[*edits], cells=[*runs])).get("base")
     if base is None:
         return
     written: str | None = None
