@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from tk_ai_extension.cli.parsing import add_notebook, command_parser
-from tk_ai_extension.cli.project import Refused
 from tk_ai_extension.cli.servers import server_of
 from tk_ai_extension.cli.session import Session
 
@@ -76,8 +75,6 @@ def _show(session: Session, name: str, path: str, args: Namespace) -> int:
             fields = {"total_cells": len(lines), "cells": cells}
     except ToolError as error:
         return session.refuse(error.as_dict())
-    except OSError as error:
-        raise Refused(f"{path}: {error.strerror}.") from None
     return session.show(text, {"notebook": shown, **fields})
 
 
