@@ -147,7 +147,7 @@ async def test_files_of_a_folder_run_nothing_and_send_the_server_s_key_nowhere(
         ) as http:
             answer = (await http.post("mcp/chat", json={"message": "Hi.", "mode": "plan"})).json()
         await server.stop()
-        assert (answer["end"], answer["text"]) == ("done", "Here.")
+        assert (answer["end"], answer["text"]) == ("planned", "Here.")
         assert evil.requests == []
     assert {request.headers["X-Api-Key"] for request in model.requests} == {KEY}
     assert not (server.root / "ran").exists()

@@ -183,7 +183,7 @@ async def test_a_key_that_was_entered_is_nowhere_but_in_its_file_and_with_the_mo
         found = connected.json()
         assert (found["stored"]["ending"], found["models"]["source"]) == (None, "stored")
         answer = await http.post("mcp/chat", json={"message": "Hi.", "mode": "plan"})
-        assert (answer.json()["end"], answer.json()["text"]) == ("done", "Here.")
+        assert (answer.json()["end"], answer.json()["text"]) == ("planned", "Here.")
         chat = answer.json()["chat"]
         paths = ("connection", "health", "models", f"chats/{chat}", f"chats/{chat}/export")
         answers += [refused.text, connected.text, answer.text]
