@@ -41,7 +41,7 @@ INTERRUPT_TIMEOUT = 5.0
 """Seconds to wait for the end after an interrupt; then the code counts as ignoring it."""
 
 STOP_TIMEOUT = 15.0
-"""Seconds in which a kernel that is stopped or restarted must have ended."""
+"""Seconds in which a kernel that is stopped or restarted must have ended, and be replaced or gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.executor import Ending, Run
+from tk_ai_extension.kernels.executor import STOP_TIMEOUT, Ending, Run
 from tk_ai_extension.kernels.process import (
     Usage,
     UsageMeter,
@@ -44,9 +44,6 @@ ANSWER_TIMEOUT = 10.0
 RECONNECT_TIMEOUT = 30.0
 """Seconds in which the next process of a kernel must answer to be connected at once."""
 
-STOP_TIMEOUT = 15.0
-"""Seconds in which a manager must have restarted or removed a kernel whose process it has ended."""
-
 DRAIN_GAP = 100
 """Milliseconds without a message after which a kernel that has ended has sent its last one."""
 
@@ -55,7 +52,6 @@ STEP_INTERVAL = 0.05
 
 RESTARTED = Ending("restarted", "The kernel was restarted.")
 SHUT_DOWN = Ending("shutdown", "The kernel was shut down.")
-UNANSWERED = Ending("closed", "The kernel did not answer.")
 CLOSED = Ending("closed", "The connection to the kernel was closed.")
 
 
@@ -388,7 +384,7 @@ class Kernel:
                         raise
                 finally:
                     if connection.info is None:
-                        connection.close(UNANSWERED)
+                        connection.close(CLOSED)
                 if self.connection is connection:
                     self._answered(connection)
                     return connection
