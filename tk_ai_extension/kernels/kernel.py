@@ -303,6 +303,8 @@ class Kernel:
         """Held by this server's restarts and shutdowns."""
         self.watching: asyncio.Task[None] | None = None
         """The task that runs `watch`."""
+        self.changed = asyncio.Event()
+        """Set by each event; who waits for it clears it before."""
         self._is_listed = is_listed
         self._emit = emit
         self._context = context
@@ -501,6 +503,7 @@ class Kernel:
         self._notify("restarted" if came_back else "state")
 
     def _notify(self, kind: Any, **fields: Any) -> None:
+        self.changed.set()
         self._emit(KernelEvent(self.id, kind, self.state, **fields))
 
     async def _replaced(self, old: Any, timeout: float | None = None) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -28,7 +28,7 @@ from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.executor import Run
 from tk_ai_extension.kernels.kernel import Connection, ConnectionClosed, Kernel
 from tk_ai_extension.kernels.process import StderrTail
-from tk_ai_extension.kernels.stack import StackQueue
+from tk_ai_extension.kernels.stack import wait_for_turn
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
@@ -88,16 +88,15 @@ class Kernels:
         self.ready_timeout = ready_timeout
         self._max_output_bytes = max_output_bytes
         self._kernels: dict[str, Kernel] = {}
-        self._listeners: dict[object, Callable[[KernelEvent], None]] = {}
+        self._listeners: dict[Callable[[KernelEvent], None], None] = {}
         self._starts = BackgroundTasks(log)
         self._tasks = BackgroundTasks(log)
         self._context = zmq.asyncio.Context()
         # A flood is received as fast as it comes: the kernel drops what is not taken from it.
         self._context.setsockopt(zmq.RCVHWM, 0)
         self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
-        self._queue: StackQueue | None = None
+        self._stack = stack
         if stack is not None:
-            self._queue = StackQueue(stack, self.subscribe, lambda each: self._kernel(each).state)
             self.backend = "stack"
         log.info("Using the executor `%s`", self.backend)
 
@@ -143,13 +142,8 @@ class Kernels:
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
         """Call ``listener`` for each `KernelEvent`; return an idempotent unsubscribe function."""
-        subscription = object()
-        self._listeners[subscription] = listener
-
-        def unsubscribe() -> None:
-            self._listeners.pop(subscription, None)
-
-        return unsubscribe
+        self._listeners[listener] = None
+        return partial(self._listeners.pop, listener, None)
 
     async def close(self) -> None:
         """Close the connections; the kernels keep running."""
@@ -177,8 +171,8 @@ class Kernels:
         """
         for _ in range(MAX_SUBMISSIONS):
             connection = await self.connection(kernel_id)
-            if self._queue is not None:
-                await self._queue.turn(kernel_id)
+            if self._stack is not None:
+                await wait_for_turn(self._stack, self._kernel(kernel_id))
                 connection = await self.connection(kernel_id)
             run = self._run(self._kernel(kernel_id), request)
             try:
@@ -278,15 +272,6 @@ class Kernels:
         """
         wanted = kernel_name or self._manager.default_kernel_name
         name = find_kernelspec(await self.kernelspecs(), wanted).name
-        try:
-            return await self._start(name, path)
-        except KernelStartFailed as error:
-            # Its ports were free when they were chosen, and are not any more.
-            if "Address already in use" not in error.message:
-                raise
-            return await self._start(name, path)
-
-    async def _start(self, name: str, path: str | None) -> str:
         clock = asyncio.get_running_loop().time
         kernel_id, tail = await self._starts.complete(
             self._launch(name, path),
@@ -322,7 +307,7 @@ class Kernels:
             folder = self._manager.cwd_for_path(path)
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
         kernel_id = str(uuid4())
-        tail = StderrTail() if os.name == "posix" and self._is_local(name) else None
+        tail = StderrTail() if self._is_local(name) else None
         if tail is not None:
             arguments["stderr"] = tail.writer
         try:
@@ -442,5 +427,5 @@ class Kernels:
                 del self._kernels[kernel.id]
 
     def _emit(self, event: KernelEvent) -> None:
-        for listener in list(self._listeners.values()):  # a listener may change the subscriptions
+        for listener in list(self._listeners):  # a listener may change the subscriptions
             listener(event)

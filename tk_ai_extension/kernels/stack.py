@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
-from tk_ai_extension.kernels.base import KernelEvent, KernelState
+from tk_ai_extension.kernels.kernel import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -31,47 +30,19 @@ def find_execution_stack(extension_manager: Any) -> Any:
     return next((getattr(app, "_Extension__execution_stack", None) for app in apps), None)
 
 
-class StackQueue:
-    """Waits until the requests are done that an ExecutionStack had before.
-
-    Args:
-        stack: The server's ExecutionStack.
-        subscribe: `Kernels.subscribe`.
-        state_of: Returns a kernel's present state.
-    """
-
-    def __init__(
-        self,
-        stack: Any,
-        subscribe: Callable[[Callable[[KernelEvent], None]], Callable[[], None]],
-        state_of: Callable[[str], KernelState],
-    ) -> None:
-        self._stack = stack
-        self._subscribe = subscribe
-        self._state_of = state_of
-
-    async def turn(self, kernel_id: str) -> None:
-        """Wait until the kernel has run what the stack had for it, or the stack is stuck."""
-        ahead = self._pending(kernel_id)
-        if not ahead:
-            return
-        changed = asyncio.Event()
-        unsubscribe = self._subscribe(
-            lambda event: changed.set() if event.kernel_id == kernel_id else None
-        )
+async def wait_for_turn(stack: Any, kernel: Kernel) -> None:
+    """Wait until the kernel has run what an ExecutionStack had for it, or the stack is stuck."""
+    ahead = _pending(stack, kernel.id)
+    while ahead := ahead & _pending(stack, kernel.id):
+        kernel.changed.clear()
         try:
-            while ahead := ahead & self._pending(kernel_id):
-                changed.clear()
-                idle = self._state_of(kernel_id) != "busy"
-                try:
-                    async with asyncio.timeout(IDLE_LIMIT if idle else None):
-                        await changed.wait()
-                except TimeoutError:
-                    log.warning("The execution stack is stuck: not waiting for %s", ahead)
-                    return
-                await asyncio.sleep(NEXT_STEP)
-        finally:
-            unsubscribe()
+            async with asyncio.timeout(None if kernel.state == "busy" else IDLE_LIMIT):
+                await kernel.changed.wait()
+        except TimeoutError:
+            log.warning("The execution stack is stuck: not waiting for %s", ahead)
+            return
+        await asyncio.sleep(NEXT_STEP)
 
-    def _pending(self, kernel_id: str) -> set[str]:
-        return {each["request_id"] for each in self._stack.pending(kernel_id)}
+
+def _pending(stack: Any, kernel_id: str) -> set[str]:
+    return {each["request_id"] for each in stack.pending(kernel_id)}
