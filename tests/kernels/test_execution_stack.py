@@ -91,7 +91,9 @@ async def test_a_stack_that_lost_its_kernel_holds_nobody_up(
 ) -> None:
     kernel_id = await harmed()
     async with kernel_events(bench) as events:
-        stack.put(kernel_id, faults.KILL_ITSELF)  # the stack waits for its end for ever
+        # The kernel may end before it has published that it runs the code, unless that takes a moment.
+        code = f"import time\ntime.sleep(0.3)\n{faults.KILL_ITSELF}"
+        stack.put(kernel_id, code)  # the stack waits for its end for ever
         await happens(events, "ran", ours=False)
         after = await run(bench, "print('after')", kernel_id)
     assert (after.status, after.text()) == ("ok", "after\n")

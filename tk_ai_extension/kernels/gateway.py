@@ -109,14 +109,20 @@ class WebSocketClient:
         request = HTTPRequest(
             f"{url}?session_id={url_escape(session.session)}", **gateway.load_connection_args()
         )
-        socket = await websocket_connect(
-            request,
-            subprotocols=[V1],
-            ping_interval=PING_INTERVAL,
-            ping_timeout=PING_INTERVAL,
-            max_message_size=MAX_MESSAGE,
+        opening = asyncio.ensure_future(
+            websocket_connect(
+                request,
+                subprotocols=[V1],
+                ping_interval=PING_INTERVAL,
+                ping_timeout=PING_INTERVAL,
+                max_message_size=MAX_MESSAGE,
+            )
         )
-        return cls(socket, session)
+        try:
+            return cls(await asyncio.shield(opening), session)
+        except asyncio.CancelledError:
+            opening.add_done_callback(lambda done: done.exception() or done.result().close())
+            raise
 
     def send(self, channel: str, message: Message) -> None:
         """Send a message. Raises ConnectionError once the WebSocket is closed."""
