@@ -298,6 +298,16 @@ async def test_topics_are_bounded_and_those_that_ended_count_no_more(
     assert page.close_code == 1013
 
 
+@pytest.mark.proves("threat:exhaustion")
+async def test_pages_are_bounded(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabs, "MAX_CHANNELS", 1)
+    first, second = await open_page("first"), await open_page("second")
+    assert await second.receive() is None
+    assert second.close_code == 1013
+    number = await first.subscribe(permissions=True)
+    assert (await first.receive())["subscription"] == number
+
+
 @pytest.mark.proves("threat:path")
 @pytest.mark.parametrize("path", ["../outside.ipynb", "/etc/x.ipynb", "a/../../x.ipynb"])
 async def test_no_notebook_outside_of_the_root_is_followed(open_page: OpenPage, path: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from tk_ai_extension.model.errors import InvalidArguments, LimitReached
+from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks import pages
 from tk_ai_extension.notebooks.pages import (
     MAX_NAME,
@@ -188,14 +188,10 @@ async def test_an_answer_that_is_none_is_refused_and_a_late_one_is_nothing() -> 
 
 
 @pytest.mark.proves("threat:exhaustion")
-async def test_pages_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "MAX_PAGES", 1)
+async def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MAX_ASKED", 1)
     channel = Pages()
     page_with(channel, tab_entry())
-    with pytest.raises(LimitReached):
-        channel.connect("ann", "another-page", FakeConnection())
-    channel.connect("ben", CLIENT, FakeConnection())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("read", since=0))
     await asyncio.wait([asked], timeout=0)

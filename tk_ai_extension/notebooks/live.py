@@ -665,7 +665,7 @@ class NotebookRouter:
         self._store = _make_store(root, linked, contents_manager)
         self._tabs = tabs or Pages(root)
         self._tabs.warn = warn or _log.warning
-        self._tabs.subscribe(self._on_moved)
+        self._tabs.on_moved = self._on_moved
         self.notebooks = self._tabs.notebooks
 
     @property

@@ -62,9 +62,6 @@ SAVE_DELAY = 0.8
 REFRESH_WAIT = 2.0
 """Maximum seconds to wait for tabs to read a file that was written; everything is saved by then."""
 
-MAX_PAGES = 100
-"""Maximum number of connected pages of a user."""
-
 MAX_TABS = 500
 """Maximum number of open notebooks of a page."""
 
@@ -188,16 +185,13 @@ class Tab:
     @property
     def path(self) -> str:
         """The notebook's current path; another page may have renamed it, which this one never lists."""
-        return self.notebook.path if self._is_renaming else self.listed
+        is_renaming = time.monotonic() - self.notebook.renamed_at < GRACE
+        return self.notebook.path if is_renaming else self.listed
 
     @property
     def is_named(self) -> bool:
         """Whether the page knows the notebook's current path."""
         return self.path == self.listed
-
-    @property
-    def _is_renaming(self) -> bool:
-        return time.monotonic() - self.notebook.renamed_at < GRACE
 
     @property
     def state(self) -> tuple[Tab, str, bool, bool]:
@@ -346,6 +340,7 @@ class Pages:
 
     Attributes:
         warn: Called with warnings for callers.
+        on_moved: Called with a notebook's path when another tab, or none, may hold it.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -354,7 +349,7 @@ class Pages:
         self._pages: dict[tuple[str, str], Page] = {}
         self._count = itertools.count(1)
         self._change = asyncio.Event()
-        self._opened: list[Callable[[str], None]] = []
+        self.on_moved: Callable[[str], None] = lambda _: None
         self._tasks = BackgroundTasks(_log)
 
     @cached_property
@@ -368,15 +363,8 @@ class Pages:
     # --- connections
 
     def connect(self, user: str, client: str, connection: PageConnection) -> Page:
-        """Register the connection of a new or returning page.
-
-        Raises:
-            LimitReached: too many pages of the user are connected.
-        """
+        """Register the connection of a new or returning page."""
         if (page := self._pages.get((user, client))) is None:
-            connected = [each.user for each in self._pages.values() if each.connection is not None]
-            if connected.count(user) >= MAX_PAGES:
-                raise LimitReached(f"{MAX_PAGES} of your pages are connected.")
             page = self._pages[user, client] = Page(user, client)
         page.stop_timer()
         page.drop()  # It has reconnected: its former connection is dead.
@@ -475,8 +463,7 @@ class Pages:
 
         That is one with unsaved changes, then the one with the most recent focus.
         """
-        there = [tab for tab in self._with(path) if tab.page.connection is not None]
-        return sorted(there, key=lambda tab: (not tab.dirty, -tab.seen))
+        return _connected(self._with(path))
 
     async def find(self, path: str) -> Tab | None:
         """Return the tab that holds a notebook; None if its file may be written.
@@ -487,21 +474,17 @@ class Pages:
             OpenTwice: two tabs have unsaved changes.
         """
         while True:
-            there = [tab for tab in self.present(path) if tab.is_named]
-            if there:
+            tabs = self._with(path)
+            if not tabs:
+                return None
+            if there := [tab for tab in _connected(tabs) if tab.is_named]:
                 dirty = [tab.path for tab in there if tab.dirty]
                 if len(dirty) > 1:
                     names = ", ".join(dict.fromkeys(dirty))
                     raise OpenTwice(f"{names} has unsaved changes in {len(dirty)} tabs.")
-                rooms = {tab.path for tab in there if tab.shared}
-                if len(rooms) > 1:
-                    names = ", ".join(sorted(rooms))
-                    raise OpenTwice(f"One notebook is open under {len(rooms)} names: {names}.")
                 return there[0]
-            tabs = self._with(path)
-            if not tabs:
-                return None
             if not all(tab.is_named for tab in tabs):
+                # A page may learn of a rename after this server, or never.
                 renamed = max(tab.notebook.renamed_at for tab in tabs)
                 await self._wait_for_change(renamed + GRACE - time.monotonic())
                 continue
@@ -518,10 +501,6 @@ class Pages:
             if not await self._wait_for_change(deadline - time.monotonic()):
                 return False
         return False
-
-    def subscribe(self, opened: Callable[[str], None]) -> None:
-        """Call a function with a notebook's path when another tab, or none, may hold it."""
-        self._opened.append(opened)
 
     def _tabs(self) -> list[Tab]:
         return [tab for page in self._pages.values() for tab in page.tabs]
@@ -628,8 +607,7 @@ class Pages:
         change, self._change = self._change, asyncio.Event()
         change.set()
         for path in paths:
-            for listener in self._opened:
-                listener(path)
+            self.on_moved(path)
 
     async def _wait_for_change(self, seconds: float | None) -> bool:
         """Wait for a change of any tab, at most this long; return whether there was one."""
@@ -642,6 +620,11 @@ class Pages:
         except TimeoutError:
             return False
         return True
+
+
+def _connected(tabs: list[Tab]) -> list[Tab]:
+    there = [tab for tab in tabs if tab.page.connection is not None]
+    return sorted(there, key=lambda tab: (not tab.dirty, -tab.seen))
 
 
 def _listed(listed: list[Any]) -> list[Json]:

@@ -340,12 +340,12 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         self.set_nodelay(True)
         client, user = self.get_query_argument("client"), username(self)
         try:
-            if self._may_write:
-                self._page = self.tabs.connect(user, client, self)
             self._channel = self.channels.attach(self.services, user, self.send)
         except LimitReached as error:
             self.close(1013, error.message)
             return
+        if self._may_write:
+            self._page = self.tabs.connect(user, client, self)
         self._beating = asyncio.create_task(self._beat(), name="tk-ai heartbeat")
         self.services.streams.add(self._beating)
 
