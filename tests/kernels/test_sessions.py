@@ -36,9 +36,9 @@ def notebooks() -> Notebooks:
 
 @pytest.fixture
 def sessions(manager: Any, notebooks: Notebooks) -> Iterator[Sessions]:
-    replaced = manager.create_session
+    replaced = manager.create_session, manager.update_session
     yield Sessions(manager, lambda path: notebooks.at(path).starting)
-    manager.create_session = replaced
+    manager.create_session, manager.update_session = replaced
 
 
 @pytest.mark.proves("kernel:session", "ext:session-visible")
@@ -132,6 +132,20 @@ async def test_a_page_joins_the_kernel_that_an_agent_has_or_starts(
     other = await open_in_lab(server, "", "n.ipynb", {"id": kernel_id})
     assert other["id"] != session["id"]
     assert await sessions.paths_of(kernel_id) == ["x/n.ipynb", "n.ipynb"]
+
+
+@pytest.mark.proves("kernel:session", "kernel:shared-live")
+async def test_a_session_that_gets_the_path_of_another_replaces_it(
+    sessions: Sessions, server: Server, manager: Any, kernel_id: str, harmed: Start
+) -> None:
+    former = await harmed()
+    await sessions.bind("target.ipynb", former)
+    await sessions.bind("n.ipynb", kernel_id)
+    [_, session] = await manager.list_sessions()
+    await server.request("PATCH", f"api/sessions/{session['id']}", {"path": "target.ipynb"})
+    assert await sessions.kernel_of("target.ipynb") == kernel_id
+    assert await sessions.paths_of(former) == []
+    assert former in [each["kernel"]["id"] for each in await manager.list_sessions()]
 
 
 @pytest.mark.proves("kernel:shared-live")

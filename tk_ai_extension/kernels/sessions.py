@@ -20,10 +20,13 @@ LIVE_PREFIX = "RTC:"
 class Sessions:
     """The sessions of jupyter_server's `SessionManager`, looked up by a notebook's path.
 
-    One notebook has one session, and so one kernel, whoever asks for it first. The manager's
-    ``create_session`` is replaced: JupyterLab asks for a session with a UUID in the place of the notebook's
-    name, and sets the path when its kernel has started. Here the session has the notebook's path from the
-    start, and a client that asks for another one joins it, also while its kernel starts.
+    One notebook has one session, and so one kernel, whoever asks for it first. Two methods of the manager
+    are replaced:
+
+    - ``create_session``: JupyterLab asks for a session with a UUID in the place of the notebook's name, and
+      sets the path when its kernel has started. Here the session has the notebook's path from the start,
+      and a client that asks for another one joins it, also while its kernel starts.
+    - ``update_session``: a session that gets the path of another one replaces it, as after "Save As".
 
     Args:
         manager: The session manager.
@@ -41,7 +44,9 @@ class Sessions:
         self._lock = lock
         self._bound = bound
         self._create = manager.create_session
+        self._update = manager.update_session
         manager.create_session = self._create_or_join
+        manager.update_session = self._update_alone
 
     async def kernel_of(self, path: str) -> str | None:
         """Return the id of the notebook's kernel, or None."""
@@ -108,6 +113,14 @@ class Sessions:
                 await self._manager.update_session(session["id"], kernel_id=kernel_id)
                 session = await self._manager.get_session(session_id=session["id"])
         return {**session, "path": path}
+
+    async def _update_alone(self, session_id: str, **changes: Any) -> None:
+        """Update a session; another one that has its new path leaves it."""
+        notebook = _notebook_of(changes.get("path"), None)
+        other = notebook and await self._find(notebook)
+        if notebook and other and other["id"] != session_id:
+            await self.detach(notebook)
+        await self._update(session_id, **changes)
 
     async def _find(self, path: str) -> Json | None:
         return (await self._notebooks()).get(path.strip("/"))
