@@ -203,7 +203,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment, export or model context", promise=9),
     Requirement("connect:store", "project", "the connection is a file of mode 0600 in the user's configuration folder, written atomically; a link, another mode, or a folder that others can write is refused", promise=9),
     Requirement("connect:address", "project", "a key that was entered is sent to the address that it was entered for, and to no other: another address forgets it, a redirect or another source's address does not get it", promise=9),
-    Requirement("connect:form", "project", "a model is connected in the panel: a provider, a key or a token, one message as a test, and then it answers; errors name the field and what to do; an administrator can switch it off, and no agent's turn can write it", promise=9),
+    Requirement("connect:form", "project", "a model is connected in the panel: a provider, a key or a token, one message as a test, and then it answers; errors name the field and what to do; an administrator can switch it off", promise=9),
     # -- Promise 10: It stays responsive --
     Requirement("threat:exhaustion", "project", "an agent or a slow client cannot exhaust the server: bounds on queue, output, artifacts, streams, sessions and chats, with clear errors at the bound", promise=10),
     Requirement("fault:flood", "project", "100,000 lines or displays: nothing lost, memory bounded, the end is seen; in a live document time grows linearly", promise=10),

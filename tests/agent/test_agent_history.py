@@ -48,7 +48,7 @@ class Failing(EchoBackend):
         if self.errors:
             raise self.errors.pop(0)
         session = await super().start(config)
-        return Dying(self, config.call, session._session, session._kept)
+        return Dying(config.call, session._session, session._kept)
 
     async def forget(self, session: str) -> None:
         if self.unforgettable:

@@ -39,8 +39,8 @@ class Planner(EchoBackend):
         session = await super().start(config)
         answer = session._answer
 
-        async def carry_out(text: str, credential: Any) -> None:
-            await answer(text.removeprefix(APPROVED).strip(), credential)
+        async def carry_out(text: str) -> None:
+            await answer(text.removeprefix(APPROVED).strip())
 
         session._answer = carry_out
         return session

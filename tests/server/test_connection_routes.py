@@ -90,7 +90,7 @@ class TestOtherOrigins:
 
 
 @pytest.mark.proves("connect:form")
-async def test_neither_an_agent_nor_another_user_can_write_it(
+async def test_another_user_cannot_write_it(
     ask: Ask,
     extension: Any,
     jp_auth_header: dict[str, str],
@@ -98,8 +98,6 @@ async def test_neither_an_agent_nor_another_user_can_write_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (await ask("POST", ROUTE, VERTEX, **jp_auth_header)).code == 200
-    response = await ask("POST", ROUTE, VERTEX, X_TK_Turn="any", **jp_auth_header)
-    assert (response.code, error_of(response)["code"]) == (403, "permission_denied")
     monkeypatch.setattr(
         "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
     )

@@ -12,13 +12,12 @@ A session of it, as a chat uses one:
 >>> from tk_ai_extension.agent.backend import History, TurnEnded
 >>> from tk_ai_extension.tools.registry import Registry
 >>> async def turn(text: str) -> list:
-...     async def no_call(token, call, tool, arguments): ...
+...     async def no_call(call, tool, arguments): ...
 ...     echo = EchoBackend()
 ...     provider = await echo.provider()
 ...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, History(), None)
 ...     session = await echo.start(config)
-...     credential = TurnCredential("turn 1", "a secret")
-...     await session.send([TextBlock(text)], model=MODEL, credential=credential)
+...     await session.send([TextBlock(text)], model=MODEL)
 ...     events = [await session.receive()]
 ...     while not isinstance(events[-1], TurnEnded):
 ...         events.append(await session.receive())
@@ -49,7 +48,6 @@ from tk_ai_extension.agent.backend import (
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
 from tk_ai_extension.agent.tour import TaskSession
 from tk_ai_extension.model.agent_errors import AgentDied
-from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 MODEL = "echo"
 
@@ -67,16 +65,11 @@ class EchoBackend:
     """An `AgentBackend` without a model.
 
     Attributes:
-        call: Carries out the calls, as an agent in another process does; None: in this process.
         kept: Messages of each session.
-        credentials: The credentials of its turns.
     """
 
     name: str = "Echo"
-    call: ToolCall | None = None
     kept: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-
-    credentials: list[TurnCredential] = field(default_factory=list[TurnCredential])
 
     async def provider(self) -> EchoProvider:
         """Return the provider."""
@@ -91,7 +84,7 @@ class EchoBackend:
         kept = self.kept.setdefault(session, [])
         if history.position is not None:
             del kept[int(history.position) :]
-        return EchoSession(self, self.call or config.call, session, kept)
+        return EchoSession(config.call, session, kept)
 
     async def forget(self, session: str) -> None:
         """Remove a session."""
@@ -101,34 +94,26 @@ class EchoBackend:
 class EchoSession(TaskSession):
     """An `AgentSession` that answers in an asyncio task."""
 
-    def __init__(self, echo: EchoBackend, call: ToolCall, session: str, kept: list[str]) -> None:
+    def __init__(self, call: ToolCall, session: str, kept: list[str]) -> None:
         super().__init__()
-        self._echo = echo
         self._call_tool = call
         self._session = session
         self._kept = kept
 
-    async def send(
-        self,
-        content: Sequence[ContentBlock],
-        *,
-        model: str,
-        credential: TurnCredential,
-    ) -> None:
+    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
         """Begin a turn."""
         if model != MODEL:
             raise AgentDied(f"The echo has no model {model}.")
         text = _text(content)
         self._kept.append(text)
-        self._echo.credentials.append(credential)
-        self.begin(self._answer(text, credential))
+        self.begin(self._answer(text))
 
-    async def _answer(self, text: str, credential: TurnCredential) -> None:
+    async def _answer(self, text: str) -> None:
         self.events.put_nowait(Checkpoint(self._session))
         try:
             match text.split(maxsplit=2):
                 case ["call", tool, arguments]:
-                    await self._call(credential, tool, arguments)
+                    await self._call(tool, arguments)
                 case ["wait"]:
                     self.events.put_nowait(TextDelta(0, 0, "Waiting."))
                     await asyncio.Event().wait()
@@ -140,11 +125,10 @@ class EchoSession(TaskSession):
         finally:
             self.events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
 
-    async def _call(self, credential: TurnCredential, tool: str, arguments: str) -> None:
+    async def _call(self, tool: str, arguments: str) -> None:
         call, given = secrets.token_hex(6), json.loads(arguments)
-        if self._echo.call is None:
-            self.events.put_nowait(ToolCalled(call, tool, given))
-        result = await self._call_tool(credential.token, call, tool, given)
+        self.events.put_nowait(ToolCalled(call, tool, given))
+        result = await self._call_tool(call, tool, given)
         texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
         self.events.put_nowait(TextDelta(0, 0, "\n".join(texts)))
 

@@ -30,7 +30,6 @@ from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Image, Registry
-from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 STOP_TIMEOUT = 5.0
 """Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
@@ -112,14 +111,14 @@ class HistoryMissing(AgentDied):
     """The history that an agent should resume does not exist, or it cannot resume any."""
 
 
-ToolCall = Callable[[str, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
-"""Carries out a call; takes the token of its turn's credential, the call's id, the tool and its arguments."""
+ToolCall = Callable[[str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
+"""Carries out a call of the running turn; takes the call's id, the tool and its arguments."""
 
-Permit = Callable[[str, AgentAction], Awaitable[None]]
-"""Checks that an action of an agent may run, and asks the person if the mode requires it.
+Permit = Callable[[AgentAction], Awaitable[None]]
+"""Checks that an action of an agent may run in the running turn, and asks the person if the mode requires it.
 
-It takes the token of the turn's credential. It raises InvalidTurnCredential after the turn, CallStopped if
-the turn ends meanwhile, and PermissionDenied if the mode forbids the action or the person denied it."""
+It raises CallStopped without a running turn, or if the turn ends meanwhile, and PermissionDenied if the mode
+forbids the action or the person denied it."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +130,7 @@ class SessionConfig:
         model: The model of the first turn.
         instructions: The system prompt.
         registry: The tools that the agent may call without asking.
-        call: Carries out a call of an agent whose calls arrive in this process. It raises only
-            `CancelledError`. Other agents call by MCP over HTTP, with the credential in the header
-            `mcp.TURN`.
+        call: Carries out a call of the agent. It raises only `CancelledError`.
         history: History that the agent resumes.
         permit: Called before each action that an agent carries out itself.
         servers: MCP servers of the user that the agent starts; it asks `permit` for each call.
@@ -170,13 +167,7 @@ class AgentSession(Protocol):
         """
         ...
 
-    async def send(
-        self,
-        content: Sequence[ContentBlock],
-        *,
-        model: str,
-        credential: TurnCredential,
-    ) -> None:
+    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
         """Begin a turn.
 
         Called after the previous turn has ended. `receive` returns the turn's events from then on.
@@ -184,8 +175,6 @@ class AgentSession(Protocol):
         Args:
             content: The person's message.
             model: The model that answers.
-            credential: Authenticates the calls of this turn, over any interface. It is valid until
-                the turn is stopped or has ended; a call without it, or later, is refused.
 
         Raises:
             AgentDied: The agent has ended.

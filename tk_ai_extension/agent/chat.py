@@ -40,7 +40,7 @@ from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.mcp.calls import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
-    InvalidTurnCredential,
+    CallStopped,
     ModelFailed,
     NoModel,
 )
@@ -361,9 +361,8 @@ class LiveChat:
         found = await content(services.workspace, services.registry, turn.caller, message)
         for notice in found.notices:
             turn.publish(Noticed(notice))
-        credential, self._is_sent = turn.begin(), True
-        sending = agent.send(found.blocks, model=message.model, credential=credential)
-        await self._within(turn, sending)
+        turn.is_open = self._is_sent = True
+        await self._within(turn, agent.send(found.blocks, model=message.model))
         ended = await self._listen(agent, turn)
         if turn.is_stopped:
             return "stopped"
@@ -517,28 +516,27 @@ class LiveChat:
             logger.warning("Cannot save the position in a chat's history: %s", error.message)
 
     async def _call(
-        self, token: str, call: str, tool: str, arguments: Mapping[str, Any]
+        self, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         try:
-            turn = self._turn_of(token)
-        except InvalidTurnCredential as error:
-            return error_content(error)
-        return await turn.call(call, tool, arguments)
+            return await self._open_turn().call(call, tool, arguments)
+        except CallStopped as stopped:
+            return error_content(stopped)
 
-    async def _permit(self, token: str, action: AgentAction) -> None:
+    async def _permit(self, action: AgentAction) -> None:
         """Check that an action of the agent may run; see `backend.Permit`."""
-        turn = self._turn_of(token)
+        turn = self._open_turn()
         await turn.run(turn.permit(action))
 
-    def _turn_of(self, token: str) -> Turn:
-        """Return the running turn of a credential's token.
+    def _open_turn(self) -> Turn:
+        """Return the turn in which the agent may call.
 
         Raises:
-            InvalidTurnCredential.
+            CallStopped: There is none.
         """
-        found = self._services.workspace.turns.turn_of(token, self.user)
-        assert isinstance(found, Turn)
-        return found
+        if self._turn is None or not self._turn.is_open:
+            raise CallStopped("The turn has ended.")
+        return self._turn
 
 
 async def _close(session: AgentSession) -> None:

@@ -17,7 +17,6 @@ from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, T
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
 from tk_ai_extension.model.errors import InternalError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 _MODE = re.compile(r"Permission mode: (\w+)")
 _CONNECT = re.compile(
@@ -91,22 +90,15 @@ class TourSession(TaskSession):
         super().__init__()
         self._call = call
         self._is_first = True
-        # Of the running turn: its token, the number of its texts, and what the first one begins with.
-        self._token = ""
+        # Of the running turn: the number of its texts, and what the first one begins with.
         self._texts = 0
         self._heading = ""
 
-    async def send(
-        self,
-        content: Sequence[ContentBlock],
-        *,
-        model: str,
-        credential: TurnCredential,
-    ) -> None:
+    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
         """Begin a turn."""
         del model
         seen, *_, message = [block.text for block in content if isinstance(block, TextBlock)]
-        self._token, self._texts = credential.token, 0
+        self._texts = 0
         self.begin(self._answer(seen, message))
 
     async def _answer(self, seen: str, message: str) -> None:
@@ -153,7 +145,7 @@ class TourSession(TaskSession):
         call, tool = f"tour-{secrets.token_hex(8)}", step["tool"]
         arguments = {**step.get("arguments", {}), **more}
         self.events.put_nowait(ToolCalled(call, tool, arguments))
-        result = await self._call(self._token, call, tool, arguments)
+        result = await self._call(call, tool, arguments)
         if not result.is_error:
             return None
         answer: Json = result.structured_content or {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
@@ -56,7 +55,6 @@ from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
 from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
-from tk_ai_extension.workspace.turn_credentials import TurnCredential
 from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -124,6 +122,7 @@ class Turn:
         registry: The tools.
         log: The event log.
         text: The agent's text since its last call.
+        is_open: Whether the agent may call: from its message to the stop or the end of the turn.
         is_stopped: Whether it was stopped.
         ended: Set with its end: no event follows it.
         active: When a call ended last, on the event loop's clock.
@@ -136,6 +135,7 @@ class Turn:
     registry: Registry
     log: ChatLog
     text: str = ""
+    is_open: bool = False
     is_stopped: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     active: float = 0.0
@@ -147,7 +147,6 @@ class Turn:
     # Cancellations of the runs of a stopped turn.
     _ending: BackgroundTasks = field(default_factory=lambda: BackgroundTasks(logger))
     _cancelled_call: str | None = None
-    _credential: TurnCredential | None = None
     # Of each approved action that edits files: the files as they were before it.
     _edits: dict[str, dict[str, str | None]] = field(
         default_factory=dict[str, dict[str, str | None]]
@@ -158,14 +157,9 @@ class Turn:
         """Whether a call is running."""
         return bool(self._running)
 
-    def begin(self) -> TurnCredential:
-        """Issue the credential of its calls, valid until the turn is stopped or settled."""
-        self._credential = self.workspace.turns.issue(self)
-        return self._credential
-
     def stop(self, why: str) -> None:
         """Mark the turn as stopped; running calls return the reason, a sentence."""
-        self._revoke()
+        self.is_open = False
         if not self.is_stopped:
             self.is_stopped, self.why_stopped = True, why
 
@@ -210,25 +204,19 @@ class Turn:
                 pass
 
     async def call(
-        self,
-        call: str | None,
-        tool: str,
-        arguments: Mapping[str, Any],
+        self, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         """Carry out a call of the agent and publish its result; an error is a result as well.
 
         Args:
-            call: The id with which the agent reports the call; None if it does not report it.
+            call: The id with which the agent reports the call.
             tool: The tool's name.
             arguments: The arguments.
+
+        Raises:
+            CallStopped: It was cancelled.
         """
-        if call is None:
-            call = f"call-{secrets.token_hex(8)}"
-            self.receive(ToolCalled(call, tool, dict(arguments)))
-        try:
-            return await self.run(self._call(call, tool, arguments))
-        except CallStopped as stopped:
-            return error_content(stopped)
+        return await self.run(self._call(call, tool, arguments))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work of the agent, which is cancelled when the turn is stopped or settled.
@@ -265,7 +253,7 @@ class Turn:
 
         A call has a grace period. A change that has begun has none: it is in the journal.
         """
-        self._revoke()
+        self.is_open = False
         self.cancel_calls()
         await self._until_calls_ended()
         for call in list(self._edits):
@@ -330,10 +318,6 @@ class Turn:
                 if self._running:
                     await asyncio.wait(self._running)
                 await self._ending.join()
-
-    def _revoke(self) -> None:
-        if self._credential is not None:
-            self.workspace.turns.revoke(self._credential)
 
     async def _call(
         self,

@@ -129,15 +129,12 @@ class Requests:
         self.silent: set[str] = set()
 
     def caller(self, context: Context) -> Caller:
-        """Return the caller of a request: the turn's, the session, or the key of the client.
+        """Return the caller of a request: the session, or the key of the client.
 
         Raises:
             InvalidArguments: a key that is too long or not printable.
         """
         client = client_of(context)
-        if client.turn is not None:
-            # A chat outlives its agent's connections.
-            return client.turn.caller
         connection = connection_of(context)
         caller: Caller | None = connection.state.get(CALLER)
         if caller is None:
@@ -335,8 +332,6 @@ class Tools:
         if can_ask(context):
             approver = ElicitingApprover(context, params.input_responses, client.gone)
         try:
-            if client.turn is not None:
-                return await client.turn.call(None, params.name, arguments)
             caller = in_mode(self._requests.caller(context), (params.meta or {}).get(MODE))
             tool_context = ToolContext(
                 self._requests.workspace,

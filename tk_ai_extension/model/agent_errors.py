@@ -30,14 +30,6 @@ class CallStopped(ToolError):
     default_hint = "Wait for the user's next message."
 
 
-class InvalidTurnCredential(ToolError):
-    """The credential of a turn is unknown, expired, or belongs to another user."""
-
-    code = "invalid_turn_credential"
-    status = 401
-    default_hint = "Wait for the user's next message. Its turn comes with a new credential."
-
-
 class NoModel(ToolError):
     """No model is connected, or there is no model of that name."""
 

@@ -33,7 +33,6 @@ from tk_ai_extension.workspace.journal import ActivityFeed, Commits, Journal, No
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.runs import FairQueue, KernelQueries
-from tk_ai_extension.workspace.turn_credentials import TurnCredentials
 
 MAX_CALLERS = 1_000
 """Maximum callers that are remembered; the least recently active one is evicted first."""
@@ -336,7 +335,6 @@ class Workspace:
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
-    turns: TurnCredentials = field(default_factory=TurnCredentials)
     limits: Limits = Limits()
     notebooks: NotebookManager = field(init=False)
     executions: Executions = field(init=False)

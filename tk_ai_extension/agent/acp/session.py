@@ -49,13 +49,11 @@ from tk_ai_extension.agent.tool_server import build_tool_server
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     CallStopped,
-    InvalidTurnCredential,
     ModelFailed,
     NoModel,
 )
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 START = 60.0
 """Timeout for each request at the start, in seconds."""
@@ -76,12 +74,10 @@ class _Turn:
     """The running turn.
 
     Attributes:
-        token: The token of its credential.
         translator: Translates its updates.
         stopped: Whether it was interrupted.
     """
 
-    token: str
     translator: Translator
     stopped: bool = False
 
@@ -281,13 +277,7 @@ class AcpSession:
         """Whether the process is running, as far as is known."""
         return self._process.running
 
-    async def send(
-        self,
-        content: Sequence[ContentBlock],
-        *,
-        model: str,
-        credential: TurnCredential,
-    ) -> None:
+    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
         """Begin a turn."""
         if not self.alive:
             raise await self.died()
@@ -299,7 +289,7 @@ class AcpSession:
             blocks.insert(0, {"type": "text", "text": self._prelude})
             self._prelude = ""
         translator = Translator(self._config.tool_arguments, self._cost)
-        self._turn = _Turn(credential.token, translator)
+        self._turn = _Turn(translator)
         self._events.put_nowait(self._position)
         self._prompting = asyncio.create_task(
             self._prompt(self._turn, blocks), name="tk-ai prompt of an agent"
@@ -353,7 +343,7 @@ class AcpSession:
         name, turn = f"call-{secrets.token_hex(8)}", self._turn
         if turn is not None:
             self._emit(turn, turn.translator.call(name, tool, dict(arguments)))
-        return await self._config.call("" if turn is None else turn.token, name, tool, arguments)
+        return await self._config.call(name, tool, arguments)
 
     # -- the turn
 
@@ -451,8 +441,8 @@ class AcpSession:
             self._emit(turn, *turn.translator.show(call))
             try:
                 action = action_of(call, self._title, self._own_folder)
-                await self._config.permit(turn.token, action)
-            except (CallStopped, InvalidTurnCredential):
+                await self._config.permit(action)
+            except CallStopped:
                 return cancelled()
             except ToolError:
                 call.is_refused = True

@@ -14,7 +14,6 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +43,6 @@ from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.private_files import write_private
 from tk_ai_extension.tools.registry import argument_proposal
-from tk_ai_extension.workspace.turn_credentials import TurnCredential
 
 if TYPE_CHECKING:
     from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, ClaudeSDKClient
@@ -87,18 +85,16 @@ class ClaudeBackend:
         await asyncio.to_thread(_import_sdk)
         import claude_agent_sdk as sdk
 
-        turn = _TurnToken()
-
         async def call(
             call_id: str | None, request: str, tool: str, arguments: Mapping[str, Any]
         ) -> types.CallToolResult:
-            return await config.call(turn.token, call_id or f"call-{request}", tool, arguments)
+            return await config.call(call_id or f"call-{request}", tool, arguments)
 
         server = build_tool_server(config.registry, call)
         options = await asyncio.to_thread(_options, provider, self._folder, config, server)
         options.cli_path = self._cli or _cli(Path(sdk.__file__).parent / "_bundled" / "claude")
         if config.servers:
-            options.can_use_tool = _permit(config, turn)
+            options.can_use_tool = _permit(config)
             # The SDK warns of a tool for which the callback is not called.
             options.permission_mode, options.allowed_tools = "default", []
         transport = await asyncio.to_thread(started_by_launcher, options)
@@ -113,18 +109,11 @@ class ClaudeBackend:
             if await asyncio.to_thread(_is_missing, self._folder, config.history):
                 raise HistoryMissing(said) from error
             raise AgentDied(said) from error
-        return ClaudeSession(client, config, turn, provider.redact)
+        return ClaudeSession(client, config, provider.redact)
 
     async def forget(self, session: str) -> None:
         """Remove the CLI's data of a session."""
         await asyncio.to_thread(_forget, self._folder, session)
-
-
-@dataclass
-class _TurnToken:
-    """Token of the running turn of one process."""
-
-    token: str = ""
 
 
 class ClaudeSession:
@@ -135,7 +124,6 @@ class ClaudeSession:
     Args:
         client: The connected client of the SDK.
         config: Settings of the session.
-        turn: Holds the token of the running turn for the tool server.
         redact: Removes the model's secrets from a text: what the process says may hold some.
     """
 
@@ -143,12 +131,10 @@ class ClaudeSession:
         self,
         client: ClaudeSDKClient,
         config: SessionConfig,
-        turn: _TurnToken,
         redact: Callable[[str], str],
     ) -> None:
         self._client = client
         self._model = config.model
-        self._turn = turn
         self._redact = redact
         self._translator = Translator(redact, config.history.cost or 0.0)
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
@@ -161,15 +147,8 @@ class ClaudeSession:
         """Whether the process is running."""
         return not self._reading.done()
 
-    async def send(
-        self,
-        content: Sequence[ContentBlock],
-        *,
-        model: str,
-        credential: TurnCredential,
-    ) -> None:
+    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
         """Begin a turn."""
-        self._turn.token = credential.token
         self._translator = Translator(self._redact, self._translator.spent)
         try:
             if model != self._model:
@@ -334,7 +313,7 @@ def _user_servers(
     return {"mcp-config": str(file)}
 
 
-def _permit(config: SessionConfig, turn: _TurnToken) -> CanUseTool:
+def _permit(config: SessionConfig) -> CanUseTool:
     """Return the SDK's callback, which asks for each call of a user's MCP server."""
     import claude_agent_sdk as sdk
 
@@ -349,7 +328,7 @@ def _permit(config: SessionConfig, turn: _TurnToken) -> CanUseTool:
         call = context.tool_use_id or ""
         action = AgentAction(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
         try:
-            await config.permit(turn.token, action)
+            await config.permit(action)
         except ToolError as refusal:
             return sdk.PermissionResultDeny(message=refusal.as_text())
         return sdk.PermissionResultAllow(updated_input=arguments)

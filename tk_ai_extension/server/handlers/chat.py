@@ -88,8 +88,7 @@ class MessageHandler(TurnHandler):
 
     @operation("execute", "send_message", streams="ChatEvent")
     async def post(self, body: ChatRequest) -> TurnAnswer | None:
-        """Send a message to Claude and return the result of its turn. Agents are refused during a turn."""
-        self.check_person()
+        """Send a message to Claude and return the result of its turn."""
         chats, user = await self.services.chats(), username(self)
         return await self.answer(partial(chats.send, user, body))
 
@@ -99,8 +98,7 @@ class ChatPlanHandler(TurnHandler):
 
     @operation("execute", "answer_plan", streams="ChatEvent")
     async def post(self, chat_id: str, body: PlanAnswer) -> TurnAnswer | None:
-        """Approve or reject a plan; the response is that of a message. Agents are refused."""
-        self.check_person()
+        """Approve or reject a plan; the response is that of a message."""
         chats, user = await self.services.chats(), username(self)
         await chats.get(user, chat_id)
         return await self.answer(partial(chats.answer_plan, user, chat_id, body))
@@ -222,9 +220,8 @@ class ChatRestoreHandler(TkAIHandler):
         """Restore the chat and its notebooks to before a turn.
 
         The turn and all later ones are stopped, their changes are undone, and Claude forgets them. A
-        cell that somebody edited since stays: ``stayed`` and ``left`` list them. Agents are refused.
+        cell that somebody edited since stays: ``stayed`` and ``left`` list them.
         """
-        self.check_person()
         chats = await self.services.chats()
         return {"notebooks": await chats.restore(username(self), chat_id, body.turn)}
 

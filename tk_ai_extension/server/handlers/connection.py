@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.errors import PermissionDenied
 from tk_ai_extension.server.handlers.handler import (
     RouteError,
@@ -29,11 +28,11 @@ class OwnerHandler(TkAIHandler):
         """Check that the request is of the user who runs the server, on a page of its own origin.
 
         Args:
-            action: What another user or an agent cannot do.
+            action: What another user cannot do.
 
         Raises:
             RouteError: 403, another origin.
-            PermissionDenied: Another user, or an agent.
+            PermissionDenied: Another user.
         """
         if not is_own_origin(self):
             raise RouteError(
@@ -43,7 +42,7 @@ class OwnerHandler(TkAIHandler):
                     "TkAIExtensionApp.allowed_origins lists others that may."
                 ),
             )
-        if TURN in self.request.headers or not self.is_owner():
+        if not self.is_owner():
             raise PermissionDenied(
                 f"Only the user who runs this server can {action}.", hint="Ask your administrator."
             )
@@ -58,7 +57,7 @@ class ConnectionHandler(OwnerHandler):
 
     Its secret is written only. It is in the configuration folder of the user who runs the server, so
     other users of the same server see and change nothing. Pages of other origins are refused, also
-    those in `TkAIExtensionApp.allowed_origins`, and so are agents.
+    those in `TkAIExtensionApp.allowed_origins`.
     """
 
     @operation("read", "read_connection")
@@ -111,7 +110,7 @@ class ChatSetupHandler(TkAIHandler):
 class ChatServersHandler(OwnerHandler):
     """The MCP servers of the user who runs the server.
 
-    Agents are refused, and pages of other origins, also those in `TkAIExtensionApp.allowed_origins`.
+    Pages of other origins are refused, also those in `TkAIExtensionApp.allowed_origins`.
     """
 
     @operation("execute", "switch_chat_server")

@@ -16,7 +16,6 @@ from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError, RequestHandler, authenticated, stream_request_body
 
-from tk_ai_extension.mcp import TURN
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.encoding import dumps, loads
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
@@ -213,11 +212,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
 
         Raises:
             InvalidArguments: the caller's key is invalid.
-            InvalidTurnCredential.
         """
-        token = self.request.headers.get(TURN)
-        if token is not None:
-            return self.services.workspace.turns.turn_of(token, username(self)).caller
         key = self.get_query_argument("caller", None) or self.request.headers.get("X-TK-Caller")
         if self.request.headers.get("User-Agent", "").startswith("nb/"):
             return Caller(user=username(self), key=checked_key(key), interface="nb", name="nb")
@@ -242,17 +237,6 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
             for task in (working, leaving):
                 task.cancel()
             await asyncio.wait((working, leaving))
-
-    def check_person(self) -> None:
-        """Check that the request is not of an agent during its turn.
-
-        Raises:
-            RouteError: 403, the request has the credential of a turn.
-        """
-        if TURN in self.request.headers:
-            raise RouteError(
-                403, "Only a person can answer this. An agent cannot answer during its turn."
-            )
 
     async def prepare(self) -> None:  # pyrefly: ignore[bad-override]
         """Check the request."""

@@ -14,7 +14,7 @@ from typing import Any
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
-from tk_ai_extension.mcp import TURN, McpClient
+from tk_ai_extension.mcp import McpClient
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed, send_at_once, username
 
@@ -139,18 +139,16 @@ class McpHandler(TkAIHandler):
         services, headers = self.services, self.request.headers
         body = self.body()
         mcp = await services.mcp()
-        user, token = username(self), headers.get(TURN)
         toolsets = key = None
         if self.request.query:
             toolsets = self.get_query_argument("toolsets", None)
             key = self.get_query_argument("caller", None)
         client = McpClient(
-            user,
+            username(self),
             # An unknown toolset is refused at once, not at the first call.
             services.registries.get(toolsets),
             session=headers.get("Mcp-Session-Id"),
             key=key or headers.get("X-TK-Caller"),
-            turn=None if token is None else services.workspace.turns.turn_of(token, user),
             gone=self.gone,
         )
         self.update_api_activity()

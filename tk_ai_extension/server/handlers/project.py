@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 async def _project(handler: TkAIHandler) -> ProjectServices:
     """Return the project's services, once the workspace is there."""
-    handler.check_person()
     await handler.services.ready()
     return cast("ProjectServices", handler.services.project)
 
