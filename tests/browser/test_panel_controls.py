@@ -299,8 +299,8 @@ async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
 async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
     lab: Lab, model: ScriptedModel
 ) -> None:
-    # It is asked again once.
-    model.add(Answer.of("First a look.", ToolUse("list_cells")), OVERLOADED, OVERLOADED)
+    # It is asked again twice.
+    model.add(Answer.of("First a look.", ToolUse("list_cells")), *[OVERLOADED] * 3)
     model.add(Answer.of("Went on."))
     write_notebook(lab.server.root / "sales.ipynb", "1")
     await lab.open("sales.ipynb")
