@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
-import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,31 +81,6 @@ class Nb:
         assert status is None or ended.status == status, f"{words}: {ended}"
         return ended
 
-    def typed(
-        self, *words: str, columns: int = 80, terminal: str = "dumb", status: int | None = 0
-    ) -> str:
-        """What a terminal of so many columns shows of a command, without colours."""
-        ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
-        process = subprocess.Popen(
-            [*NB, *words],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=self.root,
-            env={**self.environment, "TERM": terminal},
-        )
-        os.close(theirs)
-        shown = b""
-        with suppress(OSError):  # how Linux says that nobody holds the other end any more
-            while data := os.read(ours, 65_536):
-                shown += data
-        os.close(ours)
-        ended = process.wait(DEADLINE)
-        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode()).replace("\r\n", "\n")
-        assert status is None or ended == status, f"{words}: {text}"
-        return text
-
     async def start(self, *words: str, **options: Any) -> asyncio.subprocess.Process:
         """Starts a command and does not wait for it."""
         return await asyncio.create_subprocess_exec(
@@ -122,24 +93,6 @@ class Nb:
             env=self.environment,
             **options,
         )
-
-    def imports(self, *words: str, stdin: str = "") -> set[str]:
-        """The modules that a command imports."""
-        program = (
-            "import sys; from tk_ai_extension.cli.main import main\n"
-            f"try: main({list(words)!r})\n"
-            "finally: print('\\n'.join(sys.modules), file=sys.stderr)"
-        )
-        run = subprocess.run(
-            [sys.executable, "-c", program],
-            input=stdin.encode(),
-            capture_output=True,
-            cwd=self.root,
-            env=self.environment,
-            timeout=DEADLINE,
-            check=False,
-        )
-        return set(run.stderr.decode().split())
 
     def notebook(self, name: str, *sources: str) -> Path:
         """Writes a notebook of code cells."""
@@ -233,16 +186,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nb]:
     folder = tmp_path_factory.mktemp("shared")
     (folder / "project").mkdir()
     command = Nb(folder / "project", environment_in(folder / "home"))
-    yield command
-    command.end()
-
-
-@pytest.fixture
-async def other(tmp_path: Path, home: dict[str, str]) -> AsyncIterator[Nb]:
-    """`nb` in another project of the same user."""
-    root = tmp_path / "another project"
-    root.mkdir()
-    command = Nb(root, home)
     yield command
     command.end()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import mcp_types as types
 import pytest
 from mcp import Client
 
@@ -62,33 +61,6 @@ async def test_an_approval_for_a_notebook_holds_and_a_denial_is_reported(nb: Nb)
         # Approval to change is not approval to run.
         await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
     assert len(nb.read("a.ipynb").cells) == 3
-
-
-@pytest.mark.proves("perm:approvals")
-async def test_a_call_that_is_being_asked_about_goes_on_when_the_terminal_answers(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "print(6 * 7)")
-    asked = asyncio.Event()
-
-    async def ask(_context: object, _params: types.ElicitRequestParams) -> types.ElicitResult:
-        asked.set()
-        return await asyncio.Future()
-
-    async with connected(nb, "--mode", "edit", mode="legacy", elicitation_callback=ask) as client:
-        call = {"cell": 0, "notebook": "a.ipynb"}
-        running = asyncio.create_task(client.call_tool("execute_cell", call))
-        await asked.wait()
-        (waits,) = (await asyncio.to_thread(nb, "approve", "--json")).json["permissions"]
-        await asyncio.to_thread(nb, "approve", waits["id"])
-        assert "42" in text(await running)
-
-
-def test_a_request_that_is_not_pending_cannot_be_answered(shared: Nb) -> None:
-    shared.notebook("a.ipynb")
-    shared("open", "a.ipynb")
-    assert shared("approve").out == "No requests are waiting.\n"
-    assert shared("approve", "--json").json == {"permissions": []}
-    assert "not_found" in shared("approve", "0123456789abcdef", status=2).err
-    assert "name the request" in shared("approve", "--deny", status=2).err
 
 
 @pytest.mark.proves("perm:approvals")

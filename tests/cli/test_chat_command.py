@@ -116,12 +116,6 @@ async def test_failures_are_reported_with_a_status(chatting: Nb, model: Scripted
     assert "notebook_not_found" in missing.err
 
 
-async def test_without_a_model_the_tour_answers(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1")
-    ended = await run(nb, "chat", "Hello.")
-    assert "tour" in ended.out
-
-
 async def test_an_interrupt_stops_the_turn(chatting: Nb, model: ScriptedModel) -> None:
     held = Held(Answer.of(COUNTED), after=3)
     model.add(held)
@@ -158,26 +152,6 @@ async def test_the_same_chats_go_on_in_a_server_of_the_folder(
     assert any(data.rglob("chats.sqlite"))
     refused = await run(nb, "chat", "--model", "another", "-n", "deep/a.ipynb", "x", status=2)
     assert "no_model" in refused.err
-
-
-async def test_a_server_that_is_gone_in_the_middle_is_reported(
-    nb: Nb, model: ScriptedModel, start_server: StartServer
-) -> None:
-    server = await start_server(
-        config=f"c.TkAIExtensionApp.chat_model = {MODEL!r}", **model.environment
-    )
-    nb.root = server.root
-    nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
-    nb.notebook("a.ipynb", "1")
-    model.add(Held(Answer.of(COUNTED), after=3))
-    process = await nb.start("chat", "-n", "a.ipynb", "Count.")
-    assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE):
-        assert await process.stdout.read(1) == b"O"
-        server.process.kill()
-        _, err = await process.communicate()
-    assert process.returncode == 3
-    assert b"server_unreachable" in err
 
 
 @dataclass

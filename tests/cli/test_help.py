@@ -9,7 +9,6 @@ import pytest
 from tests.cli.conftest import Nb
 from tk_ai_extension.cli.commands import COMMANDS, commands_of
 from tk_ai_extension.cli.parsing import EXAMPLES, tool_parser
-from tk_ai_extension.cli.project import Refused
 from tk_ai_extension.tools.registry import Registry
 
 TOOLS = [tool.for_commands() for tool in Registry.load()]
@@ -55,25 +54,3 @@ def test_help_says_what_there_is_and_how_each_ends(nb: Nb) -> None:
     assert "examples:\n  nb exec 3" in nb("exec", "--help").out
     assert nb().out == overview
     assert not (nb.root / ".nb").exists()
-
-
-@pytest.mark.proves("nb:starts")
-def test_every_command_about_a_notebook_obeys_the_option_that_names_it() -> None:
-    """Wherever the option stands, and whether or not the notebook can be given by its place."""
-    takes: set[str] = set()
-    for name, (parser, _) in PARSERS.items():
-        options = {option: action for action in parser._actions for option in action.option_strings}
-        places = [action for action in parser._actions if not action.option_strings]
-        if not any(action.dest == "notebook" for action in parser._actions):
-            continue
-        takes.add(name)
-        assert {"-n", "--notebook"} <= set(options), name
-        needed = ["1" for place in places if place.nargs is None and place.dest != "notebook"]
-        if any(place.dest == "notebook" for place in places):
-            with pytest.raises(Refused, match="the notebook is already given"):
-                parser.parse_args([*needed, "a.ipynb", "-n", "b.ipynb"])
-            if any(place.dest == "notebook" and place.nargs is None for place in places):
-                continue
-        for words in (["-n", "a.ipynb", *needed], [*needed, "--notebook", "a.ipynb"]):
-            assert parser.parse_args(words).notebook == "a.ipynb", name
-    assert {"stop", "cells", "read", "history", "kernel", "unuse", "exec", "save"} <= takes

@@ -93,16 +93,6 @@ async def test_a_client_that_is_killed_leaves_the_cell_running(nb: Nb) -> None:
     assert nb("history", "a.ipynb").out.count(": ok") == 2
 
 
-async def test_messages_may_be_long_in_both_directions(shared: Nb) -> None:
-    shared.notebook("a.ipynb")
-    source = f"x = {'long ' * 400_000!r}"
-    async with connected(shared) as client:
-        call = {"source": source, "notebook": "a.ipynb"}
-        assert not (await client.call_tool("insert_cell", call)).is_error
-        read = await client.call_tool("read_cell", {"cell": 0, "notebook": "a.ipynb"})
-        assert read.structured_content["source"] == source
-
-
 async def test_toolsets_and_modes_are_chosen_on_the_command_line(shared: Nb) -> None:
     shared.notebook("a.ipynb", "1")
     async with connected(shared, "--mode", "plan") as client:

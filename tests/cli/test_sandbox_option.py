@@ -125,19 +125,6 @@ def test_kernels_that_run_outside_are_not_passed_over(nb: Nb) -> None:
     assert "`nb shutdown`" in refused.err
 
 
-@works
-def test_nor_are_those_of_a_project_below(nb: Nb) -> None:
-    below = nb.root / "deep down"
-    (below / ".nb").mkdir(parents=True, mode=0o700)
-    nb("open", "b.ipynb", cwd=below)
-    refused = nb("open", "--sandbox", "a.ipynb", status=2)
-    assert f"The project {below}, inside this one" in refused.err
-    assert f"`nb -C '{below}' shutdown`" in refused.err
-    nb("-C", str(below), "shutdown")
-    nb("open", "--sandbox", "a.ipynb")
-    nb("shutdown")
-
-
 @pytest.mark.proves("nb:sandbox")
 def test_without_a_sandbox_nothing_runs(nb: Nb, tmp_path: Path) -> None:
     tools = tmp_path / "bin"

@@ -118,11 +118,3 @@ def test_a_kernel_that_takes_its_place_is_shared_instead(nb: Nb, tmp_path: Path)
     assert "another" in guest(nb, kernelspec, "print(X)", tmp_path)
     assert "Stopped sharing" in nb("serve", "--off").out
     assert "Nothing was shared" in nb("serve", "--off").out
-
-
-def test_a_notebook_without_a_kernel_is_not_shared(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    nb.notebook("b.ipynb")
-    nb("open", "a.ipynb")
-    assert "kernel_not_found" in nb("serve", "b.ipynb", status=3).err
-    assert not (nb.root / ".nb" / "shared").exists()

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 from contextlib import suppress
 
-import psutil
 import pytest
 
 from tests.cli.conftest import DEADLINE, Nb, hosts
 
 pytestmark = pytest.mark.proves("nb:starts")
-
-OLD = {
-    "metadata": {"name": ""},
-    "nbformat": 3,
-    "nbformat_minor": 0,
-    "worksheets": [{"cells": [], "metadata": {}}],
-}
-"""A notebook of nbformat 3."""
 
 
 @pytest.mark.parametrize("words", [["exec", "0"], ["run", "6 * 7"], ["add", "6 * 7"]])
@@ -47,12 +37,6 @@ async def test_commands_that_begin_together_share_one_server(nb: Nb) -> None:
     assert len(hosts(nb)) == 1
 
 
-def test_text_on_standard_input_reaches_a_server_that_is_started_for_it(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    ran = nb("run", "-", "-n", "a.ipynb", "--json", stdin="6 * 7\n")
-    assert ran.json["runs"][0]["output"] == "42"
-
-
 def test_a_wrong_call_starts_nothing(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 1")
     for words in (["nonsense"], ["insert"], ["mv", "0", "-n", "a.ipynb"], ["edit", "0"]):
@@ -72,43 +56,6 @@ def test_a_file_is_read_without_a_server(nb: Nb) -> None:
     assert not (nb.root / ".nb").exists()
     nb("open", "a.ipynb")
     assert nb("read", "a.ipynb").out == text
-
-
-def test_a_notebook_of_an_old_format_gets_no_kernel(shared: Nb) -> None:
-    shared.notebook("a.ipynb")
-    (shared.root / "old.ipynb").write_text(json.dumps(OLD))
-    shared("open", "a.ipynb")
-    refused = shared("open", "old.ipynb", "--json", status=2).json["error"]
-    assert refused["code"] == "invalid_notebook"
-    kernels = shared("ps", "--json").json["kernels"]
-    assert [kernel["notebooks"] for kernel in kernels] == [["a.ipynb"]]
-
-
-def test_after_stop_the_next_kernel_takes_no_dead_ones_place(shared: Nb) -> None:
-    shared.notebook("a.ipynb", "1")
-    shared("open", "a.ipynb")
-    shared("stop")
-    assert "died" not in json.dumps(shared("exec", "0", "--json").json)
-
-
-@pytest.mark.proves("nb:cleanup")
-async def test_what_is_opened_during_a_shutdown_is_opened_after_it(nb: Nb) -> None:
-    nb.notebook("a.ipynb")
-    nb.notebook("b.ipynb")
-    await asyncio.to_thread(nb, "open", "a.ipynb")
-    (before,) = hosts(nb)
-    shutdown = await nb.start("shutdown")
-    opening = await nb.start("open", "b.ipynb")
-    out, err = await asyncio.wait_for(shutdown.communicate(), DEADLINE)
-    assert (shutdown.returncode, err) == (0, b"")
-    assert out == b"The server and its kernels were stopped.\n"
-    out, err = await asyncio.wait_for(opening.communicate(), DEADLINE)
-    if opening.returncode == 0:
-        (after,) = hosts(nb)
-        assert after.pid != before.pid
-    else:  # It had reached the server that was stopping.
-        assert opening.returncode == 3
-        assert not hosts(nb)
 
 
 async def test_ctrl_c_interrupts_the_cell_and_a_second_one_ends_the_command(nb: Nb) -> None:
@@ -149,19 +96,3 @@ def test_a_run_goes_on_without_its_command_and_is_watched_again(shared: Nb) -> N
     assert "42" in shared("watch", begun["execution_id"], env=somebody).out
     assert shared("watch", "--json").json["execution_id"] == begun["execution_id"]
     assert "no execution here" in shared("watch", status=2, env=somebody).err
-
-
-def test_hints_are_commands(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1")
-    message = nb("cells", status=2).err
-    assert "Use `nb open` first, or give `-n NOTEBOOK` to `nb cells`." in message
-
-
-@pytest.mark.proves("nb:cleanup")
-async def test_the_server_stops_with_its_kernels_when_it_is_terminated(nb: Nb) -> None:
-    await asyncio.to_thread(nb, "open", "a.ipynb")
-    running = nb.processes()
-    assert len(running) == 2
-    os.kill(nb.host, signal.SIGTERM)
-    _, alive = await asyncio.to_thread(psutil.wait_procs, running, DEADLINE)
-    assert alive == []

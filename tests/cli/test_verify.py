@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import psutil
 import pytest
 
-from tests.cli.conftest import DEADLINE, Nb
+from tests.cli.conftest import Nb
 
 HANGS = "open('began', 'w').write('now')\nimport time\ntime.sleep(600)"
 """A cell that notifies the test through a FIFO when it runs."""
@@ -91,21 +87,6 @@ def test_what_fails_or_differs_is_shown_with_a_diff(shared: Nb) -> None:
 
 
 @pytest.mark.proves("verify:run")
-def test_a_notebook_that_cannot_be_run_is_refused(shared: Nb) -> None:
-    (shared.root / "broken.ipynb").write_text("{")
-    path = stored(shared, "no kernel.ipynb", ("1", [], 1))
-    path.write_text(path.read_text().replace("python3", "missing"))
-    for name in ("broken.ipynb", "nowhere.ipynb"):
-        assert shared("verify", name, status=2).err
-    assert "missing" in shared("verify", "no kernel.ipynb", status=None).err
-    stored(shared, "bad.ipynb", ("print('<&\\x1b\\x00')", [printed("2\n")], 1))
-    fields = shared("verify", "bad.ipynb", "--json", status=1).json
-    (problem,) = fields["verification"]["problems"]
-    assert problem["message"] == "stdout differs"
-    assert "+<&" in problem["diff"]
-
-
-@pytest.mark.proves("verify:run")
 def test_what_is_compared_can_be_chosen(shared: Nb) -> None:
     stored(
         shared,
@@ -136,18 +117,6 @@ def test_what_is_compared_can_be_chosen(shared: Nb) -> None:
     assert "is not valid" in shared("verify", "a.ipynb", "--sanitize-with=rules.cfg", status=2).err
     for words in (("--timeout", "0"), ("--sanitize-with", "missing")):
         assert shared("verify", "a.ipynb", *words, status=2).err
-
-
-@pytest.mark.proves("verify:run")
-def test_a_slow_cell_fails_at_the_timeout_and_the_next_one_runs(shared: Nb) -> None:
-    stored(
-        shared,
-        "b.ipynb",
-        ("import time; time.sleep(600)", [], 1),
-        ("print(2)", [printed("2\n")], 2),
-    )
-    out = shared("verify", "b.ipynb", "--timeout", "0.5", status=1).out
-    assert out.startswith("b.ipynb: 2 code cells: 1 same, 1 failed (")
 
 
 @pytest.mark.proves("verify:run")
@@ -190,21 +159,3 @@ def test_update_stores_no_output_of_code_that_changed_during_the_run(nb: Nb) -> 
     cells = nb.read("a.ipynb").cells
     assert [cell.outputs[0].text for cell in cells] == ["a\n", "new\n", "old\n", "old\n"]
     assert "x = 2" in path.read_text()
-
-
-@pytest.mark.usefixtures("fresh_processes")
-@pytest.mark.proves("verify:run")
-async def test_ctrl_c_ends_the_kernel_and_leaves_the_notebook(nb: Nb) -> None:
-    os.mkfifo(nb.root / "began")
-    path = nb.notebook("a.ipynb", HANGS, "1")
-    before = path.read_bytes()
-    command = await nb.start("verify", "a.ipynb", "--json")
-    await asyncio.to_thread((nb.root / "began").read_text)
-    (kernel,) = [p for p in nb.processes() if "ipykernel_launcher" in p.cmdline()]
-    command.send_signal(signal.SIGINT)
-    out, _ = await command.communicate()
-    assert command.returncode == 1
-    assert b'"status": "interrupted"' in out
-    gone, _ = await asyncio.to_thread(psutil.wait_procs, [kernel], DEADLINE)
-    assert gone == [kernel]
-    assert path.read_bytes() == before
