@@ -11,21 +11,15 @@ from tests.hub.hubs import Hub, running_hub
 
 KEY = "sk-ant-a-key-of-the-team"
 """A key that the spawner gives to each server."""
-KERNEL_IDLE = 4
-"""Seconds after which alice's server ends a kernel."""
-CULLED = f"""\
-c.MappingKernelManager.cull_idle_timeout = {KERNEL_IDLE}
-c.MappingKernelManager.cull_interval = 1
-"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
-    """A Hub for two users, whose servers are not started; alice's culls kernels.
+    """A Hub for two users, whose servers are not started.
 
     The Hub's administrator allows one toolset more than the default one; bob's own configuration, all.
     """
-    users = {"alice": CULLED, "bob": 'c.TkAIExtensionApp.allowed_toolsets = ["omp"]\n'}
+    users = {"alice": "", "bob": 'c.TkAIExtensionApp.allowed_toolsets = ["omp"]\n'}
     async with running_hub(
         tmp_path_factory.mktemp("hub"),
         users,

@@ -1,4 +1,4 @@
-"""A JupyterHub from its packages: proxy, spawner, idle culler, users with a server of their own."""
+"""A JupyterHub from its packages: proxy, spawner, users with a server of their own."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ c.JupyterHub.bind_url = "http://127.0.0.1:{public}"
 c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub}"
 c.JupyterHub.db_url = "sqlite:///{folder}/hub.sqlite"
 c.JupyterHub.cookie_secret_file = "{folder}/cookie_secret"
-# How often it asks the proxy who was active, in seconds.
-c.JupyterHub.last_activity_interval = 1
 c.ConfigurableHTTPProxy.command = {proxy}
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{api}"
 c.ConfigurableHTTPProxy.pid_file = "{folder}/proxy.pid"
@@ -50,8 +48,6 @@ c.Spawner.args = ["--allow-root", *{arguments}]
 c.Spawner.notebook_dir = "{folder}/home/{{username}}/work"
 c.Spawner.environment = {{
     "PYTHONPATH": "{root}",
-    # How often a server reports its activity, in seconds.
-    "JUPYTERHUB_ACTIVITY_INTERVAL": "1",
     {environment}
 }}
 c.JupyterHub.load_roles = [
@@ -65,10 +61,7 @@ c.JupyterHub.services = [{{"name": "test", "api_token": "{token}"}}]
 """
 
 SERVER = """\
-import tk_ai_extension.server.services as services
-
 c = get_config()
-services.ACTIVITY_INTERVAL = 0.5
 c.ServerApp.jpserver_extensions = {extensions}
 """
 
@@ -79,7 +72,7 @@ def hub_python() -> Path:
 
     It is the one that a user gets who installs both, and never the one of the other tests.
     """
-    return environment("hub", "jupyterhub>=5.3,<7", "jupyterhub-idle-culler>=2")
+    return environment("hub", "jupyterhub>=5.3,<7")
 
 
 async def proxy_command() -> list[str]:
@@ -162,35 +155,6 @@ class Hub:
     async def servers(self) -> set[str]:
         """The users whose servers run."""
         return {each["name"] for each in (await self.api("GET", "users")).json() if each["server"]}
-
-    async def stop_server(self, user: str) -> None:
-        """Stops a user's server."""
-        await self.api("DELETE", f"users/{user}/server")
-
-    @asynccontextmanager
-    async def idle_culler(self, seconds: int) -> AsyncGenerator[Log]:
-        """Runs the idle culler, which looks once a second, and yields its log.
-
-        Args:
-            seconds: After which it ends a server without activity.
-        """
-        process = await asyncio.create_subprocess_exec(
-            *(hub_python(), "-m", "jupyterhub_idle_culler", f"--url={self.url}hub/api"),
-            *(f"--timeout={seconds}", "--cull-every=1", "--IdleCuller.log_level=DEBUG"),
-            env={**os.environ, "JUPYTERHUB_API_TOKEN": self.token},
-            stdin=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stderr is not None
-        log = Log()
-        reading = asyncio.create_task(log.read(process.stderr))
-        try:
-            yield log
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
-            await reading
 
     async def log_in(self, user: str) -> httpx2.AsyncClient:
         """A browser of a user, who has logged in and opened the page of their own server."""

@@ -29,14 +29,12 @@ class Refusal:
         line: Prefix of refused request lines: ``POST /api/kernels``.
         status: The HTTP status and its reason.
         times: Number of refused requests; None for all.
-        body: Body of the response.
         too_late: Whether the server has handled the request before: a gateway timeout.
     """
 
     line: str
     status: str
     times: int | None = None
-    body: str = ""
     too_late: bool = False
 
 
@@ -55,8 +53,6 @@ class Proxy:
         """Requests that were forwarded or refused."""
         self.refusals: list[Refusal] = []
         self.rewrite: Rewrite = _as_it_is
-        self.idle: float | None = None
-        """Seconds after which a connection that is silent in one direction is dropped; None: never."""
         self._arrived = asyncio.Condition()
 
     @property
@@ -106,12 +102,6 @@ class Proxy:
         async with self._arrived:
             await self._arrived.wait_for(lambda: self.seen(line))
 
-    async def next_request(self) -> None:
-        """Wait for a request after those that have arrived."""
-        count = len(self.requests)
-        async with self._arrived:
-            await self._arrived.wait_for(lambda: len(self.requests) > count)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -157,7 +147,7 @@ class Proxy:
         sink: asyncio.StreamWriter,
         kept: bytearray | None = None,
     ) -> None:
-        while data := await self._read(source):
+        while data := await source.read(65536):
             await self._flowing.wait()
             if kept is not None:
                 kept += data
@@ -165,13 +155,6 @@ class Proxy:
             await sink.drain()
         with contextlib.suppress(OSError):
             sink.write_eof()
-
-    async def _read(self, source: asyncio.StreamReader) -> bytes:
-        try:
-            async with asyncio.timeout(self.idle):
-                return await source.read(65536)
-        except TimeoutError:
-            raise ConnectionResetError("idle") from None
 
     def _refusal_of(self, line: str) -> Refusal | None:
         for refusal in self.refusals:
@@ -184,9 +167,8 @@ class Proxy:
 
 
 async def _answer(writer: asyncio.StreamWriter, refusal: Refusal) -> None:
-    body = refusal.body.encode()
-    head = f"HTTP/1.1 {refusal.status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    writer.write(head.encode() + body)
+    head = f"HTTP/1.1 {refusal.status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode())
     await writer.drain()
 
 
