@@ -14,7 +14,8 @@ import pytest
 
 from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support.chat_requests import parse_request
-from tests.support.scripted_model import MODEL, ScriptedModel
+from tests.support.echo_agent import EchoBackend
+from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
@@ -23,10 +24,13 @@ from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.store import ChatStore
+from tk_ai_extension.workspace.permissions import Answer as Approval
 
 __all__ = ["backend", "harness", "jp_server_config"]
 
 USER = "alice"
+WITHIN = 30.0
+"""Seconds in which something has to happen."""
 
 
 class Talk:
@@ -52,8 +56,29 @@ class Talk:
         begun = await self.send(message, user, **fields)
         return [event async for event in begun.events]
 
+    async def answered(self, begun: StartedTurn, answer: Approval) -> list[Event]:
+        """All events of a turn in which each question gets this answer."""
+        found: list[Event] = []
+        async with asyncio.timeout(WITHIN):
+            async for event in begun.events:
+                found.append(event)
+                if event.kind == "permission":
+                    self.services.workspace.policy.answer(USER, event.data["id"], answer)
+        return found
 
-def talk_with(harness: ToolHarness, backend: AgentBackend, folder: Path, **settings: Any) -> Talk:
+    async def approved(self, message: str, answer: Approval = "once", **fields: Any) -> list[Event]:
+        """Sends a message, answers each question, and gives all events."""
+        return await self.answered(await self.send(message, **fields), answer)
+
+
+def talk_with(
+    harness: ToolHarness,
+    backend: AgentBackend,
+    folder: Path,
+    model: ScriptedModel | None = None,
+    setup: ChatSetup | None = None,
+    **settings: Any,
+) -> Talk:
     """Open the chats of a server with an agent; those that the folder has are there again."""
     services = ChatServices(
         workspace=harness.workspace,
@@ -61,8 +86,9 @@ def talk_with(harness: ToolHarness, backend: AgentBackend, folder: Path, **setti
         store=ChatStore(folder / "chats" / "chats.sqlite"),
         backend=backend,
         settings=ChatSettings(**settings),
+        setup=setup or ChatSetup(),
     )
-    return Talk(Chats(services), services, ScriptedModel())
+    return Talk(Chats(services), services, model or ScriptedModel())
 
 
 Open = Callable[..., Talk]
@@ -82,18 +108,11 @@ async def open_chats(
     opened: list[Talk] = []
 
     async def provider() -> Provider:
-        return Provider("compatible", model.environment, MODEL, (MODEL,))
+        return Provider("compatible", model.environment, MODEL, (MODEL,), secrets=(KEY,))
 
     def open_(cli: str = "", setup: ChatSetup | None = None, **settings: Any) -> Talk:
-        services = ChatServices(
-            workspace=harness.workspace,
-            registry=harness.registry,
-            store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
-            backend=ClaudeBackend(tmp_path / "claude", provider, cli),
-            settings=ChatSettings(**settings),
-            setup=setup or ChatSetup(),
-        )
-        opened.append(Talk(Chats(services), services, model))
+        claude = ClaudeBackend(tmp_path / "claude", provider, cli)
+        opened.append(talk_with(harness, claude, tmp_path, model, setup, **settings))
         return opened[-1]
 
     yield open_
@@ -104,6 +123,14 @@ async def open_chats(
 @pytest.fixture
 def talk(open_chats: Open) -> Talk:
     return open_chats()
+
+
+@pytest.fixture
+async def echoing(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Talk]:
+    """A person who talks with the echo."""
+    talk = talk_with(harness, EchoBackend(), tmp_path)
+    yield talk
+    await talk.close()
 
 
 def kinds(events: list[Event]) -> list[str]:
@@ -124,3 +151,26 @@ async def after(seconds: float) -> None:
     passed = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(seconds, passed.set_result, None)
     await passed
+
+
+async def until(begun: StartedTurn, kind: str) -> Event:
+    """Waits for an event of this kind in a turn; those before it are dropped."""
+    async with asyncio.timeout(WITHIN):
+        async for event in begun.events:
+            if event.kind == kind:
+                return event
+    raise AssertionError(f"no {kind}")
+
+
+async def rest(begun: StartedTurn) -> list[Event]:
+    """The events of a turn that were not received yet."""
+    async with asyncio.timeout(WITHIN):
+        return [event async for event in begun.events]
+
+
+async def goes_on(talk: Talk, chat: str) -> None:
+    """The chat answers again, and knows what was said."""
+    talk.model.add(Answer.of("Here I am."))
+    async with asyncio.timeout(WITHIN):
+        events = await talk.say("Are you there?", chat=chat)
+    assert events[-1].data == {"end": "done", "text": "Here I am."}

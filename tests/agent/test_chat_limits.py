@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any
 
 import pytest
 
-from tests.agent.conftest import USER, Open, Talk
-from tests.agent.test_stop_turn import rest
-from tests.support.scripted_model import Answer, Held, MessagesRequest
+from tests.agent.conftest import USER, Open, Talk, rest
+from tests.support.scripted_model import Answer, Held
 from tk_ai_extension.agent import chat as chat_module
 from tk_ai_extension.agent import chats as chats_module
 from tk_ai_extension.agent import store
-from tk_ai_extension.model.agent_errors import ChatNotFound
-from tk_ai_extension.model.errors import DiskFull, LimitReached
+from tk_ai_extension.model.errors import LimitReached
 
 
 @pytest.mark.proves("threat:exhaustion")
@@ -63,45 +57,6 @@ async def test_so_many_chats_of_a_user_are_kept_and_the_oldest_goes(
 
 
 @pytest.mark.proves("threat:exhaustion")
-@pytest.mark.parametrize("seed", range(3))
-async def test_new_chats_at_the_limit_are_answered_once_and_no_chat_with_a_turn_goes(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """Several at once, some deleted meanwhile, on a disk that is full now and then."""
-    randomness = random.Random(seed)
-    monkeypatch.setattr(store, "MAX_CHATS", 2)
-    held = Held(Answer.of("One, two."), after=1)
-    talk.model.add(held)
-    busy = await talk.send("Count.")
-    async with asyncio.timeout(20):
-        await held.held.wait()
-
-    def failing(does: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def fails_at_times(*args: Any) -> Any:
-            if randomness.random() < 0.2:
-                raise DiskFull("No disk space.")
-            return await does(*args)
-
-        return fails_at_times
-
-    kept = talk.services.store
-    for name in ("over", "delete"):
-        monkeypatch.setattr(kept, name, failing(getattr(kept, name)))
-    talk.model.add(*(Answer.of("Yes.") for _ in range(12)))
-    for _ in range(3):
-        sent = [asyncio.create_task(talk.send("And me?")) for _ in range(4)]
-        for chat, _ in await talk.chats.list(USER):
-            if chat.id != busy.chat and randomness.random() < 0.3:
-                with suppress(ChatNotFound, DiskFull):
-                    await talk.chats.delete(USER, chat.id)
-        begun = await asyncio.gather(*sent)
-        assert len({each.chat for each in begun}) == 4
-        assert busy.chat in [chat.id for chat, _ in await talk.chats.list(USER)]
-    held.go_on.set()
-    assert (await rest(busy))[-1].data["end"] == "done"
-
-
-@pytest.mark.proves("threat:exhaustion")
 async def test_a_chat_takes_no_message_beyond_its_bytes(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,15 +68,3 @@ async def test_a_chat_takes_no_message_beyond_its_bytes(
         await talk.send("And now?", chat=first.chat)
     assert "another chat" in refused.value.hint
     assert (await talk.say("A new one."))[-1].data["text"] == "Yes."
-
-
-async def test_several_chats_are_answered_at_once_each_with_its_own(talk: Talk) -> None:
-    def echo(request: MessagesRequest) -> Answer:
-        return Answer.of(request.prompts[-1].splitlines()[-1])
-
-    talk.model.add(*[echo] * 4)
-    messages = [f"I am number {number}." for number in range(4)]
-    async with asyncio.timeout(60):
-        answered = await asyncio.gather(*(talk.say(text) for text in messages))
-    assert [events[-1].data["text"] for events in answered] == messages
-    assert len({events[0].data["chat"] for events in answered}) == 4

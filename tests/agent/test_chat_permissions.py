@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-
 import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.chats import StartedTurn
-from tk_ai_extension.agent.events import Event
-from tk_ai_extension.model.errors import NotFound
 from tk_ai_extension.workspace.permissions import Answer as Approval
 
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})
-
-
-async def answering(talk: Talk, begun: StartedTurn, answer: Approval) -> list[Event]:
-    """All events of a turn in which each question gets this answer."""
-    policy = talk.services.workspace.policy
-
-    async def events() -> AsyncIterator[Event]:
-        async for event in begun.events:
-            if event.kind == "permission":
-                policy.answer(USER, event.data["id"], answer)
-            yield event
-
-    async with asyncio.timeout(30):
-        return [event async for event in events()]
 
 
 @pytest.mark.proves("perm:modes", "perm:approvals")
@@ -39,7 +19,7 @@ async def test_the_question_shows_what_will_happen_and_an_approval_lets_it(
     harness.write("a.ipynb", "1")
     talk.model.add(Answer.of(INSERT), Answer.of("Done."))
     begun = await talk.send("Add a cell.", notebook="a.ipynb")
-    events = await answering(talk, begun, "once")
+    events = await talk.answered(begun, "once")
     (asked,) = of_kind(events, "permission")
     assert (asked["tool"], asked["effect"], asked["notebook"]) == (
         "insert_cell",
@@ -63,29 +43,11 @@ async def test_an_approval_holds_as_far_as_it_was_given(
     harness.write("a.ipynb", "1")
     talk.model.add(*(Answer.of(INSERT), Answer.of("Done.")) * 3)
     first = await talk.send("Add.", notebook="a.ipynb")
-    assert of_kind(await answering(talk, first, answer), "permission")
+    assert of_kind(await talk.answered(first, answer), "permission")
     same = await talk.send("Add.", notebook="a.ipynb", chat=first.chat)
-    assert bool(of_kind(await answering(talk, same, "once"), "permission")) == again
+    assert bool(of_kind(await talk.answered(same, "once"), "permission")) == again
     other = await talk.send("Add.", notebook="a.ipynb")
-    assert bool(of_kind(await answering(talk, other, "once"), "permission")) == elsewhere
-
-
-async def test_a_refusal_reaches_claude_and_nothing_was_changed(
-    talk: Talk, harness: ToolHarness
-) -> None:
-    path = harness.write("a.ipynb", "1")
-    before = path.read_bytes()
-    talk.model.add(Answer.of(INSERT), Answer.of("As you wish."))
-    begun = await talk.send("Add a cell.", notebook="a.ipynb")
-    events = await answering(talk, begun, "deny")
-    (answered,) = of_kind(events, "tool_result")
-    assert answered["structured"]["error"]["code"] == "permission_denied"
-    assert talk.model.requests[1].tool_results[0].is_error
-    assert "denied" in talk.model.requests[1].tool_results[0].text
-    assert path.read_bytes() == before
-    asked = of_kind(events, "permission")[0]
-    with pytest.raises(NotFound):
-        harness.workspace.policy.answer(USER, asked["id"], "once")
+    assert bool(of_kind(await talk.answered(other, "once"), "permission")) == elsewhere
 
 
 @pytest.mark.proves("perm:modes", "edit:plan-mode")
@@ -99,7 +61,7 @@ async def test_in_plan_mode_what_writes_is_refused_and_what_reads_runs(
         Answer.of("A plan."),
     )
     begun = await talk.send("Plan it.", notebook="a.ipynb", mode="plan")
-    events = await answering(talk, begun, "once")
+    events = await talk.answered(begun, "once")
     assert [(each["tool"], each["ok"]) for each in of_kind(events, "tool_result")] == [
         ("read_cell", True),
         ("insert_cell", False),
@@ -128,7 +90,7 @@ async def test_an_instruction_in_what_is_seen_gains_nothing(
     before = path.read_bytes()
     talk.model.add(Answer.of(ToolUse("delete_cell", {"cell": 0})), Answer.of("I could not."))
     begun = await talk.send("What is this?", notebook=name, active_cell="0", mode=mode)
-    events = await answering(talk, begun, "deny")
+    events = await talk.answered(begun, "deny")
     (answered,) = of_kind(events, "tool_result")
     assert answered["structured"]["error"]["code"] == "permission_denied"
     assert bool(of_kind(events, "permission")) == (mode == "ask")

@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
-from tests.agent.test_stop_turn import goes_on, rest, until
+from tests.agent.conftest import USER, Open, Talk, goes_on, kinds, of_kind, rest, until
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.agent.chats import StartedTurn
@@ -96,14 +95,6 @@ async def test_a_follower_is_released_when_the_chat_is_deleted_or_the_server_end
             assert [event async for event in following] == []
 
 
-async def test_a_server_may_end_its_chats_twice(open_chats: Open) -> None:
-    talk = open_chats()
-    talk.model.add(Answer.of("Hello."))
-    await talk.say("Hello.")
-    await asyncio.gather(talk.chats.close(), talk.chats.close())
-    await talk.chats.close()
-
-
 async def test_a_turn_goes_on_where_the_disk_is_full(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,32 +156,19 @@ async def killed(begun: StartedTurn) -> None:
     assert events[-1].data["end"] == "failed"
 
 
-@pytest.mark.proves("threat:other-user", "ext:multi-user")
-async def test_a_chat_is_its_users_alone(talk: Talk) -> None:
-    talk.model.add(Answer.of("Hello."))
-    events = await talk.say("Hello.")
-    chat = events[0].data["chat"]
-    assert await talk.chats.list("bob") == []
-    for deed in (
-        talk.chats.get("bob", chat),
-        talk.chats.events("bob", chat),
-        talk.chats.follow("bob", chat),
-        talk.chats.stop("bob", chat),
-        talk.chats.rename("bob", chat, "Mine"),
-        talk.chats.delete("bob", chat),
-        talk.chats.undo_turn("bob", chat, turn=events[0].turn),
-        talk.send("Mine.", "bob", chat=chat),
-    ):
-        with pytest.raises(ChatNotFound):
-            await deed
-    assert [each.title for each, _ in await talk.chats.list(USER)] == ["Hello."]
-
-
-async def test_a_state_folder_that_cannot_be_created_is_a_typed_error(
-    open_chats: Open, tmp_path: Path
+@pytest.mark.real_cli
+async def test_claude_s_process_talks_to_the_model_s_server_alone_and_listens_nowhere(
+    talk: Talk,
 ) -> None:
-    (tmp_path / "claude").write_text("", encoding="utf-8")
-    (error,) = of_kind(await open_chats().say("Hello."), "error")
-    assert error["error"]["code"] == "agent_unavailable"
-    assert "cannot be used: File exists" in error["error"]["message"]
-    assert "disk" in error["error"]["hint"]
+    held = Held(Answer.of("One, two, three, four."), after=4)
+    talk.model.add(held)
+    begun = await talk.send("Count.")
+    async with asyncio.timeout(20):
+        await held.held.wait()
+    (process,) = processes()
+    connections = process.net_connections(kind="inet")
+    held.go_on.set()
+    assert [event.data["end"] async for event in begun.events if event.kind == "done"] == ["done"]
+    assert connections
+    assert {f"http://{each.raddr.ip}:{each.raddr.port}" for each in connections} == {talk.model.url}
+    assert [each for each in connections if each.status == psutil.CONN_LISTEN] == []

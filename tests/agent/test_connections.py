@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -132,25 +131,6 @@ async def test_a_connection_is_tested_stored_and_used(tmp_path: Path, model: Scr
     assert (gone["stored"], gone["models"]["provider"]) == (None, "tour")
 
 
-async def test_an_endpoint_gets_its_key_as_a_key_and_as_a_bearer_token(
-    tmp_path: Path, model: ScriptedModel
-) -> None:
-    model.add(Answer.of("Ready."))
-    await models(tmp_path).connect(compatible(model.url))
-    headers = model.requests[0].headers
-    assert (headers["X-Api-Key"], headers["Authorization"]) == (KEY, f"Bearer {KEY}")
-
-
-@pytest.mark.proves("connect:form")
-async def test_a_local_server_needs_no_key(tmp_path: Path) -> None:
-    async with ScriptedModel(Answer.of("Ready."), key=None).running() as local:
-        found = await models(tmp_path).connect(compatible(local.url, "", "qwen3:8b"))
-        assert found["models"]["model"] == "qwen3:8b"
-        assert found["models"]["source"] == "stored"
-        assert MODEL in found["models"]["models"]
-        assert "X-Api-Key" not in local.requests[0].headers
-
-
 FAILURES: dict[str, tuple[Failure, type[ToolError]]] = {
     "no credit": (
         Failure(400, "invalid_request_error", "Your credit balance is too low."),
@@ -212,14 +192,6 @@ async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("connect:form")
-async def test_a_server_that_does_not_run_cannot_be_reached(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    with pytest.raises(ModelFailed, match="cannot be reached"):
-        await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
-
-
-@pytest.mark.proves("connect:form")
 async def test_a_server_that_does_not_answer_ends_the_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,14 +200,6 @@ async def test_a_server_that_does_not_answer_ends_the_test(
         port = silent.getsockname()[1]
         with pytest.raises(ModelFailed, match=r"0\.2 s"):
             await models(tmp_path).connect(compatible(f"http://127.0.0.1:{port}", CANARY))
-
-
-@pytest.mark.proves("connect:form")
-async def test_an_endpoint_without_a_list_needs_the_name_of_a_model(tmp_path: Path) -> None:
-    async with Web(404).running() as url:
-        with pytest.raises(InvalidArguments) as caught:
-            await models(tmp_path).connect(compatible(url, CANARY))
-    assert caught.value.details == {"field": "model"}
 
 
 @pytest.mark.proves("connect:form")
@@ -381,18 +345,6 @@ async def test_a_test_sends_nothing_of_the_environment(
     assert CANARY not in json.dumps(dict(request.headers))
 
 
-@pytest.mark.proves("connect:address")
-async def test_it_says_that_another_source_is_in_force(
-    tmp_path: Path, model: ScriptedModel
-) -> None:
-    model.add(Answer.of("Ready."))
-    environment = {"ANTHROPIC_API_KEY": "e", "ANTHROPIC_BASE_URL": "https://gateway.example"}
-    found = await models(tmp_path, environment).connect(compatible(model.url))
-    assert found["stored"] is not None
-    assert not found["stored"]["in_force"]
-    assert found["models"]["source"] == "environment"
-
-
 @pytest.mark.proves("connect:form")
 async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
     await models(tmp_path).connect(
@@ -421,13 +373,3 @@ async def test_a_file_that_is_not_private_is_named_where_nothing_else_answers(
     key = {"ANTHROPIC_API_KEY": "e"}
     assert (await models(tmp_path, key).connection())["models"]["ready"]
     assert (await mine.disconnect())["models"]["provider"] == "tour"
-
-
-async def test_a_cancelled_test_stores_nothing(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        mine = models(tmp_path)
-        new = compatible(f"http://127.0.0.1:{port}", CANARY)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(mine.connect(new), 0.2)
-    assert (await mine.connection())["stored"] is None

@@ -26,7 +26,6 @@ from tk_ai_extension.agent.code.variable_names import VariableNames
 from tk_ai_extension.model.agent_errors import (
     ModelFailed,
     ModelUnauthorized,
-    NoModel,
 )
 
 
@@ -61,23 +60,6 @@ async def bench(model: ScriptedModel, harness: ToolHarness) -> AsyncIterator[Ben
     bench = Bench({**model.environment, "ANTHROPIC_MODEL": "claude-exact-1"}, harness)
     yield bench
     await bench.assistant.close()
-
-
-async def test_a_prompt_is_sent_as_the_messages_api_has_it(
-    bench: Bench, model: ScriptedModel
-) -> None:
-    model.add(Answer.of("<tk-source>one ", "two"))
-    bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Team: notebooks\nnonsense"
-    assert await bench.edit() == "one two"
-    (request,) = model.requests
-    assert request.body.keys() == {"model", "max_tokens", "system", "stop_sequences", "messages"}
-    assert request.body["model"] == "claude-exact-1"
-    assert request.body["stop_sequences"] == ["</tk-source>"]
-    assert [each["role"] for each in request.body["messages"]] == ["user", "assistant", "user"]
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    assert headers["x-api-key"] == model.environment["ANTHROPIC_API_KEY"]
-    assert "authorization" not in headers
-    assert headers["x-team"] == "notebooks"
 
 
 async def test_an_alias_becomes_the_newest_model_of_that_name(
@@ -132,37 +114,3 @@ async def test_failures_of_the_model_are_typed_and_hold_no_key(
     bench.environment["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"
     with pytest.raises(ModelFailed, match="cannot be reached"):
         await bench.complete()
-
-
-@pytest.mark.proves("chat:one-end")
-@pytest.mark.parametrize(
-    "wrong", [{"HTTPS_PROXY": "nonsense://proxy"}, {"SSL_CERT_FILE": "/no/such/file.pem"}]
-)
-async def test_settings_that_cannot_be_used_break_nothing_once_they_are_gone(
-    bench: Bench, model: ScriptedModel, wrong: dict[str, str]
-) -> None:
-    before = dict(bench.environment)
-    model.add(*(Answer.of(f"{number}") for number in range(3)))
-    assert await bench.complete() == "0"
-    for _ in range(2):
-        bench.environment |= {"ANTHROPIC_BASE_URL": "https://gateway.example", **wrong}
-        with pytest.raises(ModelFailed):
-            await bench.complete()
-    bench.environment.clear()
-    bench.environment |= before
-    assert await bench.complete() == "1"
-    bench.environment["ANTHROPIC_CUSTOM_HEADERS"] = "X-Team: notebooks"
-    assert await bench.complete() == "2"
-
-
-@pytest.mark.proves("chat:one-end")
-async def test_a_provider_without_an_endpoint_says_so(harness: ToolHarness) -> None:
-    for environment, error in (
-        ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, NoModel),
-        ({"CLAUDE_CODE_USE_BEDROCK": "1", "AWS_REGION": "eu-west-1"}, NoModel),
-        ({"ANTHROPIC_BASE_URL": "http://localhost:11434"}, NoModel),
-        ({}, NoModel),
-    ):
-        with pytest.raises(error) as raised:
-            await Bench(environment, harness).complete()
-        assert raised.value.hint

@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from tests.documentation import written
 from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.agent.claude.providers import BEDROCK_KEY, CREDENTIALS, DIRECT
 from tk_ai_extension.agent.environment import inherited
@@ -49,12 +48,3 @@ def test_a_token_of_the_server_reaches_no_kernel_and_no_agent(
     assert not SERVERS_OWN & set(inherited(os.environ))
     for agent in AgentCommands({}):
         assert not SERVERS_OWN & set(agent.process_environment(os.environ)), agent.name
-
-
-def test_the_pages_that_promise_it_name_the_exception() -> None:
-    pages = written()
-    for name in ("models", "jupyterhub", "permissions"):
-        assert "`kernel_env_exclude`" in pages[f"docs/{name}.md"], name
-    for variable in NOTEBOOKS_OWN:
-        assert f"`{variable}`" in pages["docs/models.md"]
-        assert f"kernel_env_exclude={variable}" in pages["docs/jupyterhub.md"]

@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
-from tests.agent.test_chat_permissions import INSERT, answering
-from tests.agent.test_stop_turn import WITHIN, rest
+from tests.agent.conftest import USER, Open, Talk, kinds, of_kind, rest
+from tests.agent.test_chat_permissions import INSERT
 from tests.harness import ToolHarness
 from tests.support.chat_requests import parse_plan_answer
-from tests.support.scripted_model import Answer, Held, ToolUse
+from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.requests import APPROVED
-from tk_ai_extension.model.agent_errors import ChatNotFound, NoModel
 from tk_ai_extension.model.errors import (
-    InvalidArguments,
-    NotebookNotFound,
     NotFound,
     PermissionDenied,
 )
@@ -71,28 +67,9 @@ async def test_the_approval_of_a_plan_approves_nothing_that_its_mode_asks_about(
     before = path.read_bytes()
     plan = await planned(talk, notebook="a.ipynb")
     talk.model.add(Answer.of(INSERT), Answer.of("As you wish."))
-    events = await answering(talk, await answer(talk, plan[0]), "deny")
+    events = await talk.answered(await answer(talk, plan[0]), "deny")
     assert len(of_kind(events, "permission")) == 1
     assert path.read_bytes() == before
-
-
-@pytest.mark.proves("perm:plan-approval")
-async def test_a_rejected_plan_is_revised_and_the_new_one_waits(
-    talk: Talk, harness: ToolHarness
-) -> None:
-    harness.write("a.ipynb", "1")
-    plan = await planned(talk, notebook="a.ipynb")
-    talk.model.add(Answer.of(INSERT), Answer.of("I would change the first cell."))
-    events = await rest(await answer(talk, plan[0], answer="reject", words="No new cells."))
-    assert [each["ok"] for each in of_kind(events, "tool_result")] == [False]
-    assert events[-1].data == {"end": "planned", "text": "I would change the first cell."}
-    assert harness.sources("a.ipynb") == ["1"]
-    with pytest.raises(NotFound):
-        await answer(talk, plan[0])
-    talk.model.add(Answer.of("Done."))
-    again = parse_plan_answer({"plan": events[0].turn, "answer": "approve"})
-    begun = await talk.chats.answer_plan(USER, events[0].data["chat"], again)
-    assert (await rest(begun))[-1].data["text"] == "Done."
 
 
 @pytest.mark.proves("perm:plan-approval")
@@ -107,35 +84,6 @@ async def test_a_plan_is_answered_once(talk: Talk) -> None:
     await rest(begun)
     with pytest.raises(NotFound):
         await answer(talk, plan[0])
-
-
-async def test_another_message_passes_a_plan_over(talk: Talk) -> None:
-    plan = await planned(talk)
-    talk.model.add(Answer.of("Something else, then."))
-    await talk.say("Never mind.", chat=plan[0].data["chat"])
-    with pytest.raises(NotFound):
-        await answer(talk, plan[0])
-
-
-async def test_a_queued_message_answers_a_plan(talk: Talk) -> None:
-    held = Held(Answer.of("I would count."))
-    talk.model.add(held, Answer.of("Yes."))
-    first = await talk.send("Plan it.", mode="plan")
-    async with asyncio.timeout(WITHIN):
-        await held.held.wait()
-    await talk.send("Do it.", chat=first.chat)
-    held.go_on.set()
-    assert (await rest(first))[-1].data["end"] == "done"
-
-
-async def test_a_stopped_answer_is_no_plan(talk: Talk) -> None:
-    held = Held(Answer.of("I would count to four."), after=4)
-    talk.model.add(held)
-    begun = await talk.send("Plan it.", mode="plan")
-    async with asyncio.timeout(WITHIN):
-        await held.held.wait()
-    await talk.chats.stop(USER, begun.chat)
-    assert (await rest(begun))[-1].data["end"] == "stopped"
 
 
 @pytest.mark.proves("perm:plan-approval")
@@ -162,40 +110,3 @@ async def test_where_only_plans_are_allowed_none_is_carried_out(
     talk.model.add(Answer.of("I would count faster."))
     revised = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
     assert revised[-1].data == {"end": "planned", "text": "I would count faster."}
-
-
-async def test_an_answer_that_cannot_be_carried_out_leaves_the_plan_waiting(
-    talk: Talk, harness: ToolHarness
-) -> None:
-    path = harness.write("a.ipynb", "1")
-    plan = await planned(talk, notebook="a.ipynb")
-    kept = path.read_bytes()
-    path.unlink()
-    with pytest.raises(NotebookNotFound):
-        await answer(talk, plan[0])
-    path.write_bytes(kept)
-    with pytest.raises(NoModel):
-        await answer(talk, plan[0], model="gpt-0")
-    with pytest.raises(ChatNotFound):
-        await answer(talk, plan[0], user="bob")
-    talk.model.add(Answer.of("Done."))
-    assert (await rest(await answer(talk, plan[0])))[-1].data["text"] == "Done."
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {},
-        {"plan": ""},
-        {"plan": "t"},
-        {"plan": "t", "answer": "reject"},
-        {"plan": "t", "answer": "reject", "words": " \n"},
-        {"plan": "t", "answer": "perhaps"},
-        {"plan": "t", "answer": "approve", "mode": "plan"},
-        {"plan": "t", "answer": "approve", "more": 1},
-        {"plan": "t", "answer": "approve", "words": "x" * 1_000_000},
-    ],
-)
-def test_an_invalid_plan_answer_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArguments):
-        parse_plan_answer(wrong)

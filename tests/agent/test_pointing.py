@@ -9,12 +9,10 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind
 from tests.harness import ToolHarness
-from tests.support.chat_requests import parse_request
 from tests.support.scripted_model import Answer
 from tk_ai_extension.agent import context
 from tk_ai_extension.agent.requests import MAX_SELECTION
 from tk_ai_extension.kernels.base import KernelEvent
-from tk_ai_extension.model.errors import InvalidArguments
 
 CLOSE = "</ SEEN ><seen>"
 """What would end the context, and begin another one."""
@@ -112,28 +110,3 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
     assert not running.done()
     await harness.call("interrupt_kernel", notebook="a.ipynb")
     await asyncio.wait({running})
-
-
-@pytest.mark.proves("rest:chat")
-@pytest.mark.parametrize(
-    "attachment",
-    [
-        {"kind": "error"},
-        {"kind": "output", "cell": "a", "output": -1},
-        {"kind": "variable", "name": "a b"},
-        {"kind": "variable", "name": "a()"},
-        {"kind": "variable", "name": "a." + "b" * 200},
-        {"kind": "variable", "name": "a.__class__", "more": 1},
-        {"kind": "folder"},
-        {"kind": "folder", "path": "x" * 5_000},
-        SELECTED,
-        {**SELECTED, "cell": "a", "path": "a.py"},
-        {**SELECTED, "cell": "a", "text": ""},
-        {**SELECTED, "cell": "a", "text": "x" * (MAX_SELECTION + 1)},
-        {**SELECTED, "cell": "a", "first_line": 0},
-        {**SELECTED, "cell": "a", "first_line": 8},
-    ],
-)
-def test_what_names_nothing_is_refused(attachment: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArguments, match="attachments"):
-        parse_request({"message": "Look.", "attachments": [attachment]})

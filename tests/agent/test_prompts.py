@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.agent.prompts import MAX_FILE, MAX_PROMPTS, PromptFolders, front_matter
-from tk_ai_extension.agent.requests import MAX_MESSAGE
-from tk_ai_extension.model.errors import LimitReached
+from tk_ai_extension.agent.prompts import PromptFolders
 
 OWNER = "ada"
 
@@ -112,25 +110,3 @@ async def test_no_link_leads_out_of_the_project(
     (inside / target).symlink_to(outside / target)
     assert await folders.list(OWNER) == []
     assert await folders.expand(OWNER, "/p") == "/p"
-
-
-@pytest.mark.proves("rest:chat")
-async def test_files_and_messages_are_bounded(folders: PromptFolders) -> None:
-    write(folders.root, "commands/large.md", "x" * (MAX_FILE + 1))
-    write(folders.root, "commands/binary.md", "x").write_bytes(b"\xff\xfe\x00")
-    write(folders.root, "commands/bad\u202ename.md", "x")
-    (Path(folders.root or "") / ".claude/commands/folder.md").mkdir()
-    if hasattr(os, "mkfifo"):
-        os.mkfifo(Path(folders.root or "") / ".claude/commands/pipe.md")
-    assert await folders.list(OWNER) == []
-    write(folders.root, "commands/many.md", "$ARGUMENTS" * 6_000)
-    with pytest.raises(LimitReached):
-        await folders.expand(OWNER, f"/many {'y' * (MAX_MESSAGE // 2)}")
-    for number in range(MAX_PROMPTS + 10):
-        write(folders.root, f"commands/p{number}.md", "x")
-    assert len(await folders.list(OWNER)) == MAX_PROMPTS
-
-
-def test_a_front_matter_without_an_end_is_text() -> None:
-    fields, body = front_matter("---\ndescription: a\nno end")
-    assert (dict(fields), body) == ({}, "---\ndescription: a\nno end")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from itertools import islice
+import json
 
 import pytest
 
-from tests.agent.conftest import USER, Open, Talk, kinds, of_kind
-from tests.agent.test_stop_turn import goes_on, rest, until
+from tests.agent.conftest import Open, Talk, goes_on, kinds, of_kind
 from tests.cases import Cases
 from tests.harness import ToolHarness
-from tests.support.messages_api import Exchange
 from tests.support.scripted_model import (
     BROKEN,
+    KEY,
     OVERLOADED,
     UNAUTHORIZED,
     Answer,
@@ -27,21 +25,8 @@ from tests.support.scripted_model import (
 
 pytestmark = pytest.mark.real_cli
 
+LEAK = Failure(400, "invalid_request_error", f"The key {KEY} is not known here.")
 TOO_LONG = Failure(400, "invalid_request_error", "prompt is too long")
-
-
-@dataclass(frozen=True)
-class CutLater:
-    """Begins an answer, and loses the connection on request."""
-
-    answer: Answer
-    now: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def send(self, to: Exchange) -> None:
-        for event in islice(self.answer.events(to.request), 4):
-            await to.event(event)
-        await self.now.wait()
-        to.cut()
 
 
 @pytest.mark.proves("chat:one-end")
@@ -55,13 +40,9 @@ async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> No
                 chat = {"chat": events[0].data["chat"]}
                 assert of_kind(events, "retry")[0]["attempt"] == 1
                 assert events[-1].data == {"end": "done", "text": "There."}
-        with cases.case("a stream that is cut at once comes again"):
-            cut = Cut(Answer.of("One, two, three, four, five."), after=4)
-            talk.model.add(cut, Answer.of("One, two."))
-            events = await talk.say("Count.", **chat)
-            assert events[-1].data == {"end": "done", "text": "One, two."}
         with cases.case("the text of a lost stream is discarded and requested again"):
-            lost = CutLater(Answer.of("One, two, three, four, five."))
+            now = asyncio.Event()
+            lost = Cut(Answer.of("One, two, three, four, five."), after=4, now=now)
             talk.model.add(lost, Answer.of("One, two."))
             begun = await talk.send("Count.", **chat)
             events = []
@@ -69,7 +50,7 @@ async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> No
                 async for event in begun.events:
                     events.append(event)
                     if event.kind == "text":
-                        lost.now.set()
+                        now.set()
             seen = ["text", "retry", "discarded", "text", "usage", "done"]
             assert kinds(events)[2:] == seen
             assert of_kind(events, "discarded") == [{"block": 0}]
@@ -89,7 +70,7 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
     await goes_on(talk, events[0].data["chat"])
 
 
-@pytest.mark.proves("chat:one-end")
+@pytest.mark.proves("chat:one-end", "threat:secrets")
 @pytest.mark.parametrize(
     "failures",
     [
@@ -98,6 +79,7 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
             (rate_limited(0), "model_failed", "429"),
             (OVERLOADED, "model_failed", "busy"),
             (BROKEN, "model_failed", ""),
+            (LEAK, "model_failed", "[secret]"),
         ),
         # In a chat that has a history, the CLI asks for a summary of it.
         ((TOO_LONG, "model_failed", "too long"),),
@@ -121,34 +103,11 @@ async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
                 assert error["error"]["code"] == code
                 assert error["error"]["hint"]
                 assert says in f"{error['error']['message']} {error['error']['hint']}".lower()
+                assert KEY not in json.dumps([event.data for event in events])
                 assert events[-1].data["end"] == "failed"
                 # The script's environment has the CLI try again twice, but not with a refused key.
                 assert len(talk.model.requests) <= (1 if bad is UNAUTHORIZED else 3)
                 assert bad is not UNAUTHORIZED or of_kind(events, "retry") == []
-
-
-@pytest.mark.proves("chat:one-end")
-async def test_a_stop_works_while_the_model_hangs_and_while_it_is_asked_again_later(
-    talk: Talk,
-) -> None:
-    hang = Hang()
-    talk.model.add(hang)
-    begun = await talk.send("Are you there?")
-    async with asyncio.timeout(20):
-        await talk.model.requested()
-        await talk.chats.stop(USER, begun.chat)
-        await hang.gone.wait()
-    assert (await rest(begun))[-1].data["end"] == "stopped"
-    await goes_on(talk, begun.chat)
-
-    talk.model.add(rate_limited(30))
-    begun = await talk.send("Are you there?", chat=begun.chat)
-    retry = await until(begun, "retry")
-    assert retry.data["status"] == 429
-    assert retry.data["seconds"] >= 30
-    await talk.chats.stop(USER, begun.chat)
-    assert (await rest(begun))[-1].data["end"] == "stopped"
-    await goes_on(talk, begun.chat)
 
 
 @pytest.mark.proves("chat:one-end")

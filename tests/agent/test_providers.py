@@ -87,11 +87,6 @@ def test_credentials_of_other_providers_are_left_out(provider: str) -> None:
     assert chosen(both).environment == {"ANTHROPIC_API_KEY": "key"}
 
 
-def test_an_endpoint_needs_the_name_of_a_model() -> None:
-    found = chosen({"ANTHROPIC_BASE_URL": "http://localhost:11434"})
-    assert found.problem == "Set ANTHROPIC_MODEL, in the server's environment."
-
-
 @pytest.mark.parametrize("key", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
 def test_an_address_and_a_key_are_enough(key: str) -> None:
     found = chosen({"ANTHROPIC_BASE_URL": "https://gateway.example.org", key: "k"})
@@ -99,15 +94,6 @@ def test_an_address_and_a_key_are_enough(key: str) -> None:
     assert found.models == ("sonnet", "opus", "haiku")
     assert found.thinking, "Claude is no small model"
     assert found.environment == {"ANTHROPIC_BASE_URL": "https://gateway.example.org", key: "k"}
-
-
-def test_a_chat_may_name_the_models_that_are_offered() -> None:
-    key = {"ANTHROPIC_API_KEY": "k"}
-    assert chosen(key).models == ("sonnet", "opus", "haiku")
-    assert chosen(key, model="opus").models == ("opus", "sonnet", "haiku")
-    assert chosen({**key, "ANTHROPIC_MODEL": "m"}, models=("a",)).models == ("m", "a")
-    assert chosen().models == ("tk-tour",)
-    assert chosen(base_url="http://localhost:1").models == ()
 
 
 @pytest.mark.proves("ext:secrets", "connect:address")
@@ -168,14 +154,6 @@ def test_nothing_but_the_environment_shows_a_secret() -> None:
     assert found.redact(f"refused: {CANARY}!") == "refused: [secret]!"
 
 
-def test_a_server_of_this_machine_is_asked_past_the_proxy() -> None:
-    proxied = {"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": "intern"}
-    local = chosen(proxied, base_url="http://localhost:11434", model="qwen")
-    assert local.environment["NO_PROXY"] == "intern,127.0.0.1,localhost,::1"
-    far = chosen(proxied, base_url="http://far", model="qwen")
-    assert far.environment["NO_PROXY"] == "intern"
-
-
 # -- through the real CLI
 
 
@@ -217,22 +195,6 @@ async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> Messa
     assert isinstance(result, ResultMessage)
     assert (result.is_error, result.result) == (False, "Here.")
     return model.requests[0]
-
-
-async def test_a_small_local_server_gets_what_it_knows_and_needs_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = {"CLAUDE_CODE_USE_BEDROCK": "1", "HTTP_PROXY": "http://127.0.0.1:9"}
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
-    model = ScriptedModel(Answer.of("Here."), key=None)
-    async with model.running():
-        settings = ProviderSettings(base_url=model.url, model="qwen3:8b")
-        request = await asked(choose(settings, {}), model, tmp_path)
-    assert request.model == "qwen3:8b"
-    assert request.headers["Authorization"] == "Bearer none"
-    assert "thinking" not in request.body or request.body["thinking"]["type"] == "disabled"
-    assert "billing" not in request.system
 
 
 @pytest.mark.proves("threat:secrets")

@@ -6,14 +6,11 @@ import asyncio
 
 import pytest
 
-from tests.agent.conftest import USER, Talk, of_kind
-from tests.agent.test_backend_contract import echo, talk, until
+from tests.agent.conftest import USER, Talk, of_kind, until
 from tests.harness import ToolHarness
 from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.workspace.undo import TakenBack
-
-__all__ = ["echo", "talk"]
 
 CALLERS = 8
 
@@ -23,16 +20,18 @@ def inserts(source: str) -> str:
 
 
 @pytest.mark.proves("rest:restore")
-async def test_a_chat_and_its_notebook_are_restored_once(talk: Talk, harness: ToolHarness) -> None:
+async def test_a_chat_and_its_notebook_are_restored_once(
+    echoing: Talk, harness: ToolHarness
+) -> None:
     harness.write("a.ipynb", "a = 1")
     fields = {"notebook": "a.ipynb", "mode": "auto"}
-    first = await talk.say("One.", **fields)
+    first = await echoing.say("One.", **fields)
     fields["chat"] = chat = first[0].data["chat"]
-    replaced = await talk.say(inserts("b = 1"), **fields)
-    second = await talk.say("Two.", **fields, replaces=replaced[0].turn)
-    await talk.say(inserts("c = 1"), **fields)
-    edited = await talk.say(inserts("d = 1"), **fields)
-    running = await talk.send("wait", **fields)
+    replaced = await echoing.say(inserts("b = 1"), **fields)
+    second = await echoing.say("Two.", **fields, replaces=replaced[0].turn)
+    await echoing.say(inserts("c = 1"), **fields)
+    edited = await echoing.say(inserts("d = 1"), **fields)
+    running = await echoing.send("wait", **fields)
     await until(running, "text")
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1", "c = 1", "d = 1"]
     # Somebody edits a cell that the chat added.
@@ -43,7 +42,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(talk: Talk, harness: To
 
     # The turn itself changed nothing, later ones did; all at once, it is done once.
     answers = await asyncio.gather(
-        *(talk.chats.restore(USER, chat, second[0].turn) for _ in range(CALLERS)),
+        *(echoing.chats.restore(USER, chat, second[0].turn) for _ in range(CALLERS)),
         return_exceptions=True,
     )
     done = [each for each in answers if not isinstance(each, BaseException)]
@@ -54,36 +53,40 @@ async def test_a_chat_and_its_notebook_are_restored_once(talk: Talk, harness: To
     assert taken.stayed == (cell,)
     assert "edited since" in taken.left[0]
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1", "d = 2"]
-    events = await talk.chats.events(USER, chat)
+    events = await echoing.chats.events(USER, chat)
     (restored,) = of_kind(events, "restored")
     assert restored["notebooks"][0]["stayed"] == [cell]
     ended = [event for event in events if event.turn == running.turn]
     assert of_kind(ended, "done")[0]["end"] == "stopped"
 
     # The agent goes on from before it; nothing is lost, and nothing of it is exported.
-    recalled = await talk.say("recall", chat=chat)
+    recalled = await echoing.say("recall", chat=chat)
     assert recalled[-1].data["text"] == "One."
-    found = await talk.chats.get(USER, chat)
-    events = await talk.chats.events(USER, chat, replaced=False)
-    exported = as_markdown(found, events, talk.chats.agent_of)
+    found = await echoing.chats.get(USER, chat)
+    events = await echoing.chats.events(USER, chat, replaced=False)
+    exported = as_markdown(found, events, echoing.chats.agent_of)
     assert "One." in exported
     assert "Two." not in exported
 
     # Back to the first message: what a message replaced before is undone, too.
-    (taken,) = await talk.chats.restore(USER, chat, first[0].turn)
+    (taken,) = await echoing.chats.restore(USER, chat, first[0].turn)
     assert harness.sources("a.ipynb") == ["a = 1", "d = 2"]
     assert taken.stayed == (cell,)
-    assert (await talk.say("recall", chat=chat))[-1].data["text"] == ""
+    assert (await echoing.say("recall", chat=chat))[-1].data["text"] == ""
 
 
 @pytest.mark.proves("rest:restore")
-async def test_a_turn_is_tried_again_without_its_changes(talk: Talk, harness: ToolHarness) -> None:
+async def test_a_turn_is_tried_again_without_its_changes(
+    echoing: Talk, harness: ToolHarness
+) -> None:
     harness.write("a.ipynb", "a = 1")
     fields = {"notebook": "a.ipynb", "mode": "auto"}
-    first = await talk.say(inserts("b = 1"), **fields)
+    first = await echoing.say(inserts("b = 1"), **fields)
     fields["chat"] = chat = first[0].data["chat"]
-    again = await talk.say(inserts("b = 1"), **fields, replaces=first[0].turn, undo_replaced=True)
+    again = await echoing.say(
+        inserts("b = 1"), **fields, replaces=first[0].turn, undo_replaced=True
+    )
     assert again[-1].data["end"] == "done"
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
-    kinds = [event.kind for event in await talk.chats.events(USER, chat)]
+    kinds = [event.kind for event in await echoing.chats.events(USER, chat)]
     assert kinds.count("restored") == 1

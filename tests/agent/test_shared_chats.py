@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.conftest import USER, Talk, of_kind, talk_with
-from tests.agent.test_backend_contract import until
+from tests.agent.conftest import USER, Talk, of_kind, talk_with, until
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.model.agent_errors import ChatElsewhere

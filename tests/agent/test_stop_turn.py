@@ -3,40 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.agent.conftest import USER, Talk, of_kind
+from tests.agent.conftest import USER, WITHIN, Talk, goes_on, of_kind, rest, until
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
-from tk_ai_extension.agent.chats import StartedTurn
-from tk_ai_extension.agent.events import Event
-
-if TYPE_CHECKING:
-    pass
-
-WITHIN = 20.0
-
-
-async def until(begun: StartedTurn, kind: str) -> Event:
-    """Waits for an event of this kind; those before it are dropped."""
-    async with asyncio.timeout(WITHIN):
-        return await anext(event async for event in begun.events if event.kind == kind)
-
-
-async def rest(begun: StartedTurn) -> list[Event]:
-    async with asyncio.timeout(WITHIN):
-        return [event async for event in begun.events]
-
-
-async def goes_on(talk: Talk, chat: str) -> None:
-    """The chat answers again, and knows what was said."""
-    talk.model.add(Answer.of("Here I am."))
-    async with asyncio.timeout(WITHIN):
-        events = await talk.say("Are you there?", chat=chat)
-    assert events[-1].data == {"end": "done", "text": "Here I am."}
 
 
 @pytest.mark.real_cli
@@ -68,31 +40,6 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarnes
     saved = await harness.saved("long.ipynb", lambda nb: len(nb.cells[0].outputs) == 2)
     assert saved.cells[0].outputs[1].ename == "KeyboardInterrupt"
     await goes_on(talk, begun.chat)
-
-
-@pytest.mark.proves("rest:restore")
-@pytest.mark.parametrize(
-    ("ended_by", "message"),
-    [
-        (lambda talk, chat: talk.chats.stop(USER, chat), "The user stopped this."),
-        (lambda talk, chat: talk.chats.delete(USER, chat), "The chat was deleted."),
-        (lambda talk, _: talk.chats.close(), "The server stopped."),
-    ],
-    ids=["stopped", "deleted", "closed"],
-)
-async def test_a_call_says_who_ended_it(
-    talk: Talk,
-    harness: ToolHarness,
-    ended_by: Callable[[Talk, str], Awaitable[object]],
-    message: str,
-) -> None:
-    harness.write("a.ipynb", "1")
-    talk.model.add(Answer.of(ToolUse("insert_cell", {"source": "2"})))
-    begun = await talk.send("Add a cell.", notebook="a.ipynb")
-    await until(begun, "permission")
-    await ended_by(talk, begun.chat)
-    (answer,) = of_kind(await rest(begun), "tool_result")
-    assert answer["structured"]["error"]["message"] == message
 
 
 @pytest.mark.proves("rest:restore")
@@ -149,15 +96,3 @@ async def test_messages_wait_their_turn_and_a_stop_takes_them_along(talk: Talk) 
     assert waited[0].data["waits"] == 1
     assert waited[-1].data["end"] == "stopped"
     assert len(talk.model.requests) == 1
-
-
-async def test_messages_that_wait_are_answered_in_their_order(talk: Talk) -> None:
-    held = Held(Answer.of("First."))
-    talk.model.add(held, Answer.of("Second."))
-    first = await talk.send("One.")
-    async with asyncio.timeout(WITHIN):
-        await held.held.wait()
-    second = await talk.send("Two.", chat=first.chat)
-    held.go_on.set()
-    assert (await rest(first))[-1].data == {"end": "done", "text": "First."}
-    assert (await rest(second))[-1].data == {"end": "done", "text": "Second."}

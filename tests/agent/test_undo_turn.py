@@ -9,7 +9,6 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import NothingToUndo
-from tk_ai_extension.workspace import journal
 
 
 async def changed(talk: Talk, chat: str | None = None) -> list[Event]:
@@ -59,17 +58,3 @@ async def test_a_persons_later_work_stays(talk: Talk, harness: ToolHarness) -> N
     (taken,) = await talk.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
     assert harness.sources("a.ipynb") == ["a = 3"]
     assert "edited since" in taken.left[0]
-
-
-async def test_all_changes_of_a_turn_are_undone_however_many(
-    talk: Talk, harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journal, "MAX_ENTRIES", 2)
-    harness.write("a.ipynb", "a = 1")
-    calls = [Answer.of(ToolUse("insert_cell", {"source": f"{each}"})) for each in range(5)]
-    talk.model.add(*calls, Answer.of("Done."))
-    events = await talk.say("Add cells.", notebook="a.ipynb", mode="auto")
-    chat = events[0].data["chat"]
-    assert len(await talk.chats.net(USER, chat, events[0].turn)) == 5
-    await talk.chats.restore(USER, chat, events[0].turn)
-    assert harness.sources("a.ipynb") == ["a = 1"]

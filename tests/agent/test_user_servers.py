@@ -97,16 +97,6 @@ async def test_a_file_that_others_can_write_is_not_used(servers: UserServers) ->
 
 
 @pytest.mark.proves("chat:servers-own")
-@pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 5}', "[" * 90_000])
-async def test_a_file_that_cannot_be_read_does_not_break_chats(
-    servers: UserServers, text: str
-) -> None:
-    write(servers).write_text(text, encoding="utf-8")
-    assert await servers.enabled(USER) == ()
-    assert (await servers.info(USER))["problem"] != ""
-
-
-@pytest.mark.proves("chat:servers-own")
 async def test_a_server_is_switched_off_and_on(servers: UserServers) -> None:
     file = write(
         servers, a={"command": "a"}, b={"command": "b"}, c={"command": "c", "disabled": True}

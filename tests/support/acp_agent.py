@@ -8,13 +8,13 @@ Run it as a file. It echoes messages, and does what they name:
 - ``edit PATH TEXT``: asks for the edit of a file, and writes it;
 - ``plan``, ``picture``, ``env``, ``server``, ``recall``: a plan; the number of pictures; the names of
   its variables; its MCP server; the messages of its session;
-- faults: ``wait``, ``deaf`` (ignores the cancellation), ``die``, ``garbage``, ``long``, ``flood``,
-  ``late`` (asks after the end of the turn), ``child`` (leaves a process behind and waits), ``refuse``,
-  ``secret NAME`` (fails with the value of a variable).
+- ``ask {…}``: asks for the permission of a call as the protocol has it;
+- ``command {"fifo": "/path", ...}``: runs a command of its own that ends when a line is written to the FIFO;
+- faults: ``wait``, ``die``, ``garbage``, ``flood``, ``late`` (asks after the end of the turn), ``child``
+  (leaves a process behind and waits).
 
-``--no-start`` never answers, ``--no-load`` cannot resume, ``--no-images`` accepts no images,
-``--login`` requires a login, ``--greet`` begins with a line that is no message, and ``--stay`` ignores the
-end of its input and SIGTERM.
+``--no-start`` never answers, ``--no-load`` cannot resume, ``--no-images`` accepts no images, and
+``--login`` requires a login.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -206,7 +205,9 @@ class Agent:
             written.write_text(json.dumps(asked))
             written.rename("late.json")
 
-    def ask(self, session: str, call: str, kind: str, raw: Json, **fields: Any) -> Json:
+    def ask(
+        self, session: str, call: str, kind: str | None, raw: Json | None, **fields: Any
+    ) -> Json:
         """Ask for a permission."""
         options = [
             {"optionId": "always", "name": "Always", "kind": "allow_always"},
@@ -302,15 +303,40 @@ class Agent:
         self.say(session, json.dumps(self.sessions[session]["said"][:-1]))
         self.say(session, f" {sum('<instructions>' in str(block) for block in blocks)}")
 
+    def do_ask(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Ask for the permission of a call as the protocol has it."""
+        given: Json = {"title": None, **json.loads(rest)}
+        raw = given.pop("rawInput", None)
+        self.ask(session, "asked", given.pop("kind", None), raw, **given)
+
+    def do_command(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Report a command, and say nothing while it runs."""
+        given, raw = json.loads(rest), {"command": "make"}
+        report: Json = {"toolCallId": "command", "title": "make", "kind": "execute"}
+        self.update(session, "tool_call", status="pending", rawInput=raw, **report)
+        if given.get("asks"):
+            self.ask(session, "command", "execute", raw, title="make")
+        if given.get("begins"):
+            self.update(session, "tool_call_update", toolCallId="command", status="in_progress")
+        if given.get("says"):
+            self.say(session, "It takes long.")
+        self.wait_for(given["fifo"])
+        if given.get("dies"):
+            os._exit(3)
+        self.update(session, "tool_call_update", toolCallId="command", status="completed")
+        if given.get("hangs"):
+            self.wait_for(given["fifo"])
+        self.say(session, "Built.")
+
+    def wait_for(self, fifo: str) -> None:
+        """Wait until a line is written to a FIFO."""
+        with Path(fifo).open() as lines:
+            lines.readline()
+
     def do_wait(self, session: str, _rest: str, _blocks: list[Json]) -> None:
         """Wait until it is cancelled."""
         self.say(session, "Waiting.")
         self.cancelled.wait()
-
-    def do_deaf(self, session: str, _rest: str, _blocks: list[Json]) -> None:
-        """Ignore the cancellation."""
-        self.say(session, "Waiting.")
-        threading.Event().wait()
 
     def do_child(self, session: str, _rest: str, _blocks: list[Json]) -> None:
         """Leave a process in a session of its own behind, and wait."""
@@ -334,16 +360,6 @@ class Agent:
         while True:
             self.say(session, "x" * 100_000)
 
-    def do_refuse(self, _session: str, _rest: str, _blocks: list[Json]) -> Json:
-        """Refuse to answer."""
-        return {"result": {"stopReason": "refusal"}}
-
-    def do_secret(self, _session: str, rest: str, _blocks: list[Json]) -> Json:
-        """Fail with the value of a variable."""
-        said = f"401 invalid key {os.environ.get(rest)}"
-        sys.stderr.write(f"{said}\n")
-        return {"error": {"code": -32603, "message": said}}
-
 
 MODES = {
     "currentModeId": "auto",
@@ -355,15 +371,9 @@ USAGE = {"totalTokens": 12, "inputTokens": 10, "outputTokens": 2}
 def main() -> None:
     """Handle the messages of the client."""
     agent = Agent()
-    if "--stay" in sys.argv:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if "--greet" in sys.argv:
-        write(b"Welcome!\n")
     for line in sys.stdin.buffer:
         if "--no-start" not in sys.argv:
             agent.handle(json.loads(line))
-    if "--stay" in sys.argv:
-        threading.Event().wait()
 
 
 if __name__ == "__main__":

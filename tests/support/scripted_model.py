@@ -110,15 +110,18 @@ class Hang:
 
 @dataclass(frozen=True)
 class Cut:
-    """Starts a response and drops the connection after a number of events."""
+    """Starts a response and drops the connection after a number of events, and once ``now`` is set."""
 
     answer: Answer
     after: int = 3
+    now: asyncio.Event | None = None
 
     async def send(self, to: Exchange) -> None:
         """Send the first events, then drop the connection."""
         for event in islice(self.answer.events(to.request), self.after):
             await to.event(event)
+        if self.now is not None:
+            await self.now.wait()
         to.cut()
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agent.conftest import USER, Talk, of_kind
+from tests.agent.conftest import USER, Talk
 from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support import acp_agent
 from tests.support.echo_agent import EchoBackend
@@ -23,9 +21,7 @@ from tk_ai_extension.agent.acp.backend import AcpAgents, AcpConfig
 from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
-from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.store import ChatStore
-from tk_ai_extension.model.callers import Mode
 
 __all__ = ["backend", "harness", "jp_server_config"]
 
@@ -52,42 +48,6 @@ class AcpTalk(Talk):
         """Sends a message and gives the whole text of the answer."""
         events = await self.say(message, **fields)
         return "".join(event.data["text"] for event in events if event.kind == "text")
-
-    async def until(self, begun: StartedTurn, kind: str) -> Event:
-        """The first event of a kind in a turn."""
-        async with asyncio.timeout(20):
-            async for event in begun.events:
-                if event.kind == kind:
-                    return event
-        raise AssertionError(f"no {kind}")
-
-    async def approved(self, message: str, answer: str = "once", **fields: Any) -> list[Event]:
-        """Sends a message, answers each request for a permission, and gives all events."""
-        begun = await self.send(message, **fields)
-        found: list[Event] = []
-        async with asyncio.timeout(30):
-            async for event in begun.events:
-                found.append(event)
-                if event.kind == "permission":
-                    policy: Any = self.services.workspace.policy
-                    policy.answer(USER, event.data["id"], answer)
-        return found
-
-    async def chosen(
-        self, requests: Sequence[Mapping[str, Any]], mode: Mode, answer: str = "deny"
-    ) -> tuple[list[str | None], list[dict[str, Any]]]:
-        """The options that are chosen for the requests of the fixture `asking`, and the cards.
-
-        Args:
-            requests: What `asking_agent` asks for.
-            mode: The mode.
-            answer: The person's answer to each card.
-        """
-        events = await self.approved(
-            f"ask {json.dumps(requests)}", answer, model="asking", mode=mode
-        )
-        said = "".join(each["text"] for each in of_kind(events, "text"))
-        return json.loads(said), of_kind(events, "permission")
 
 
 OpenAcp = Callable[..., AcpTalk]
@@ -144,10 +104,3 @@ def _line(process: psutil.Process) -> list[str]:
 @pytest.fixture
 def acp(open_acp: OpenAcp) -> AcpTalk:
     return open_acp()
-
-
-@pytest.fixture
-def asking(open_acp: OpenAcp) -> AcpTalk:
-    """Chats with an agent that asks for permissions that the test gives as the protocol has them."""
-    script = Path(__file__).with_name("asking_agent.py")
-    return open_acp(agents={"asking": [sys.executable, str(script)]})

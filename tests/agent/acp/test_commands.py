@@ -63,11 +63,3 @@ def test_an_invalid_entry_is_refused_with_what_to_write(said: Any) -> None:
         commands.configured({"mine:own": ["mine"]})
     with pytest.raises(TraitError, match="command"):
         TkAIExtensionApp(acp_agents={"mine": said})
-
-
-def test_without_the_package_of_the_protocol_none_is_offered(
-    programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(programs, "gemini")
-    monkeypatch.setattr(commands, "find_spec", lambda _: None)
-    assert AgentCommands({}).installed() == []

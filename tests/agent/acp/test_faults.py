@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
-from tests.agent.conftest import USER, of_kind
-from tk_ai_extension.agent.acp import process, session, translator
+from tests.agent.conftest import USER, of_kind, until
+from tk_ai_extension.agent.acp import session, translator
 from tk_ai_extension.agent.events import Event
 
 
@@ -30,10 +30,6 @@ async def test_a_death_is_a_typed_error_and_the_next_turn_is_answered(acp: AcpTa
     assert "status 3: the last words" in error["message"]
     after = await acp.say("Hello.", chat=events[0].data["chat"])
     assert after[-1].data["text"] == "Hello."
-
-
-async def test_a_refusal_is_an_error(acp: AcpTalk) -> None:
-    assert error_of(await acp.say("refuse"))["code"] == "model_failed"
 
 
 @pytest.mark.proves("ext:any-agent")
@@ -73,37 +69,20 @@ async def test_a_program_that_is_no_agent_is_a_typed_error(open_acp: OpenAcp) ->
     assert "status 1" in error["message"]
 
 
-async def test_a_greeting_before_the_first_message_is_skipped(open_acp: OpenAcp) -> None:
-    assert await open_acp("--greet").text("Hello.") == "Hello."
-
-
 @pytest.mark.proves("ext:any-agent")
 async def test_a_stop_cancels_the_turn_and_the_session_goes_on(acp: AcpTalk) -> None:
     begun = await acp.send("wait")
-    await acp.until(begun, "text")
+    await until(begun, "text")
     assert await acp.chats.stop(USER, begun.chat)
-    assert (await acp.until(begun, "done")).data["end"] == "stopped"
+    assert (await until(begun, "done")).data["end"] == "stopped"
     events = await acp.say("recall", chat=begun.chat)
     assert events[-1].data["text"] == '["wait"] 0'
-
-
-async def test_an_agent_that_ignores_the_stop_is_ended(
-    open_acp: OpenAcp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tk_ai_extension.agent.chat.STOP_TIMEOUT", 0.3)
-    monkeypatch.setattr(process, "GRACE", 0.2)
-    acp = open_acp("--stay")
-    begun = await acp.send("deaf")
-    await acp.until(begun, "text")
-    assert await acp.chats.stop(USER, begun.chat)
-    assert (await acp.until(begun, "done")).data["end"] == "stopped"
-    assert (await acp.say("Hello.", chat=begun.chat))[-1].data["text"] == "Hello."
 
 
 @pytest.mark.proves("ext:any-agent")
 async def test_no_process_is_left_behind(acp: AcpTalk) -> None:
     begun = await acp.send("child")
-    text = await acp.until(begun, "text")
+    text = await until(begun, "text")
     agent, child = (psutil.Process(int(pid)) for pid in text.data["text"].split())
     await acp.close()
     assert not agent.is_running()

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.agent.acp.conftest import AcpTalk
-from tests.agent.conftest import USER, of_kind
+from tests.agent.conftest import USER, of_kind, until
 from tests.harness import ToolHarness
 from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.workspace.permissions import Answer as Approval
 
 ONCE = '{"optionId": "once", "outcome": "selected"}'
 NO = '{"optionId": "no", "outcome": "selected"}'
@@ -45,7 +46,7 @@ async def test_the_mode_decides_about_an_action_without_a_card(
 @pytest.mark.proves("perm:agent-actions")
 @pytest.mark.parametrize(("answer", "expected"), [("once", ONCE), ("deny", NO)])
 async def test_a_person_decides_about_an_action_and_sees_all_of_it(
-    acp: AcpTalk, answer: str, expected: str
+    acp: AcpTalk, answer: Approval, expected: str
 ) -> None:
     events = await acp.approved(RUN, answer, mode="ask")
     (called,) = of_kind(events, "tool_call")
@@ -69,9 +70,9 @@ async def test_an_approval_for_the_chat_counts_for_its_effect_only(acp: AcpTalk)
 @pytest.mark.proves("perm:agent-actions")
 async def test_a_stop_withdraws_the_request(acp: AcpTalk) -> None:
     begun = await acp.send(RUN, mode="ask")
-    await acp.until(begun, "permission")
+    await until(begun, "permission")
     await acp.chats.stop(USER, begun.chat)
-    await acp.until(begun, "done")
+    await until(begun, "done")
     assert acp.services.workspace.policy.pending(USER) == []
 
 
@@ -138,10 +139,11 @@ async def test_an_edit_outside_the_root_is_asked_about_like_a_command(
     ],
 )
 async def test_what_a_call_concerns_decides_how_it_is_asked_about(
-    asking: AcpTalk, harness: ToolHarness, call: dict[str, Any], effect: str | None
+    acp: AcpTalk, harness: ToolHarness, call: dict[str, Any], effect: str | None
 ) -> None:
-    text = json.dumps(call).replace("{root}", str(harness.root))
-    _, cards = await asking.chosen([{"toolCall": json.loads(text)}], "ask", "deny")
+    asked = json.dumps(call).replace("{root}", str(harness.root))
+    events = await acp.approved(f"ask {asked}", "deny", mode="ask")
+    cards = of_kind(events, "permission")
     assert [each["effect"] for each in cards] == ([] if effect is None else [effect])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.acp.npm_agent import bundled_cli, claude_agent_acp
-from tests.agent.conftest import USER, of_kind
+from tests.agent.conftest import USER, of_kind, until
 from tests.harness import ToolHarness
 from tests.support.directed_model import DirectedModel
 
@@ -72,7 +72,7 @@ async def test_turns_of_a_real_agent(
     begun = await real.send("@hold", **fields)
     await model.held.wait()
     assert await real.chats.stop(USER, begun.chat)
-    assert (await real.until(begun, "done")).data["end"] == "stopped"
+    assert (await until(begun, "done")).data["end"] == "stopped"
     picture = {"kind": "image", "mime": "image/png", "data": PIXEL}
     counted = await real.say("@count", attachments=[picture], **fields)
     assert counted[-1].data["text"].startswith("1 pictures")

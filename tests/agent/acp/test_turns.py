@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ import pytest
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, kinds, of_kind
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.export import as_markdown
 
 INSERT = 'insert_cell {"source": "b = 1"}'
 
@@ -48,15 +45,6 @@ async def test_a_reported_or_unreported_call_is_one_card_with_one_approval_and_o
     assert harness.sources("a.ipynb") == ["a = 1"]
 
 
-async def test_a_denied_call_changes_nothing_and_the_agent_reads_why(
-    acp: AcpTalk, harness: ToolHarness
-) -> None:
-    harness.write("a.ipynb", "a = 1")
-    events = await acp.approved(f"quiet {INSERT}", "deny", notebook="a.ipynb", mode="ask")
-    assert "permission_denied" in events[-1].data["text"]
-    assert harness.sources("a.ipynb") == ["a = 1"]
-
-
 async def test_a_plan_is_shown_and_an_update_of_tomorrow_is_ignored(acp: AcpTalk) -> None:
     events = await acp.say("plan", mode="plan")
     assert of_kind(events, "todo_list") == [
@@ -76,14 +64,6 @@ async def test_a_picture_reaches_an_agent_that_accepts_it(
 ) -> None:
     picture = {"kind": "image", "mime": "image/png", "data": "aGk="}
     assert await open_acp(*arguments).text("picture", attachments=[picture]) == count
-
-
-async def test_the_instructions_come_once_and_the_mode_asks(acp: AcpTalk) -> None:
-    first = await acp.say("recall")
-    chat = first[0].data["chat"]
-    assert first[-1].data["text"].endswith(" 1")
-    assert (await acp.text("recall", chat=chat)).endswith(" 0")
-    assert json.loads(await acp.text("env", chat=chat))["mode"] == "default"
 
 
 async def test_a_session_is_resumed_after_the_process_has_ended(open_acp: OpenAcp) -> None:
@@ -126,30 +106,6 @@ async def test_only_what_the_agent_needs_is_in_its_environment(open_acp: OpenAcp
     assert not {"ANTHROPIC_API_KEY", "JUPYTER_TOKEN", "TK_AI_CREDENTIAL"} & set(said["variables"])
 
 
-async def test_it_works_in_an_empty_folder_of_its_own(acp: AcpTalk) -> None:
-    assert json.loads(await acp.text("env"))["folder"] == str(acp.folder)
-    assert acp.folder.parent.stat().st_mode & 0o077 == 0
-
-
-async def test_an_export_names_the_agent_of_each_answer(acp: AcpTalk) -> None:
-    chat = (await acp.say("Hello."))[0].data["chat"]
-    await acp.say("And you?", chat=chat, model="")
-    found, events = await acp.chats.get(USER, chat), await acp.chats.events(USER, chat)
-    exported = as_markdown(found, events, acp.chats.agent_of)
-    heads = [line for line in exported.splitlines() if line.startswith("## ")]
-    assert heads == ["## You", "## Scripted", "## You", "## Echo"]
-
-
-async def test_a_key_in_an_error_is_not_shown(open_acp: OpenAcp) -> None:
-    given = dict(os.environ) | {"OWN_KEY": "canary-0123"}
-    acp = open_acp(environment=given, variables=("OWN_*",))
-    error: Any = of_kind(await acp.say("secret OWN_KEY"), "error")[0]["error"]
-    assert error["code"] == "model_failed"
-    assert "401" in error["message"]
-    assert "canary" not in json.dumps(error)
-    assert "[secret]" in error["message"]
-
-
 @pytest.mark.parametrize("key", ["", "k"])
 async def test_it_logs_in_with_a_key_of_the_environment_if_there_is_one(
     open_acp: OpenAcp, key: str
@@ -167,17 +123,3 @@ async def test_it_logs_in_with_a_key_of_the_environment_if_there_is_one(
     error: Any = of_kind(events, "error")[0]["error"]
     assert error["code"] == "agent_unavailable"
     assert "not logged in" in error["message"]
-
-
-async def test_the_turn_of_an_agent_that_is_not_installed_says_so(open_acp: OpenAcp) -> None:
-    acp = open_acp(agents={"other": ["no-such-agent"]})
-    (error,) = of_kind(await acp.say("Hello.", model="other"), "error")
-    assert error["error"]["code"] == "agent_unavailable"
-    assert "not found" in error["error"]["message"]
-
-
-@pytest.mark.proves("ext:any-agent")
-async def test_an_agent_made_with_the_protocols_own_package(open_acp: OpenAcp) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
-    acp = open_acp(agents={"example": command})
-    assert await acp.text("Hello.", model="example") == "Hello."
