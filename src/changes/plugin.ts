@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import type { Contents } from '@jupyterlab/services';
 
+import { IChats } from '../chat/service';
 import { BrowserStorage } from '../common/storage';
 import { serverPath } from '../common/drives';
 import type { AppStore } from '../state/app';
@@ -13,8 +14,8 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
   description: 'Stores the changes by agents that a person has kept.',
   autoStart: true,
   provides: IReviews,
-  requires: [IAppStore],
-  activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore): IReviews => {
+  requires: [IAppStore, IChats],
+  activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore, chats: IChats): IReviews => {
     const { contents, serverSettings } = serviceManager;
     const reviews = new Reviews(new BrowserStorage(serverSettings.baseUrl), store);
     const pathOf = (file: Partial<Contents.IModel> | null): string | null =>
@@ -25,6 +26,7 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
       // Only files that were renamed or deleted have an old value.
       if (old !== null && old !== path) {
         void reviews.moved(old, path);
+        void chats.moved(old);
       }
     });
     return reviews;

@@ -176,63 +176,6 @@ describe('a chat', () => {
     expect(chat.state.problem).toBeNull();
   });
 
-  it('sends a message again under the same id, and another one under its own', async () => {
-    const ids: (string | undefined)[] = [];
-    let cut = true;
-    const send = (message: IMessage): Promise<{ chat: string; turn: string }> => {
-      ids.push(message.id);
-      return cut ? Promise.reject(CUT) : Promise.resolve({ chat: 'c', turn: 't' });
-    };
-    const chat = chatOf({ ...ROUTES, send });
-    await chat.send({ message: 'Hello', id: 'one' });
-    await chat.send({ message: 'Hello' });
-    cut = false;
-    await chat.send({ message: 'Hello', id: 'one' });
-    // It got no response, and so it is the same one, but only once.
-    await chat.send({ message: 'Hello' });
-    await chat.send({ message: 'Hello' });
-    expect(ids.map(each => ids.indexOf(each))).toEqual([0, 1, 0, 1, 4]);
-    expect(ids).not.toContain(undefined);
-  });
-
-  it('stops the turn of a stopped message also where its event is read', async () => {
-    let id: string | null = null;
-    const stopped: (string | undefined)[] = [];
-    let lose = (): void => undefined;
-    const chat = chatOf(
-      {
-        ...ROUTES,
-        chat: () => {
-          const events = id === null ? [] : [numbered({ ...MESSAGE, message: id }, 1, 't')];
-          return Promise.resolve({ chat: info(true), events });
-        },
-        send: message =>
-          new Promise((_, reject) => {
-            lose = () => {
-              id = message.id ?? null;
-              reject(CUT);
-            };
-          }),
-        stop: (_, turn) => Promise.resolve(void stopped.push(turn))
-      },
-      'c'
-    );
-    await chat.load();
-    await waited();
-    const sending = chat.send({ message: 'Hello' });
-    await waited();
-    await chat.stop();
-    lose();
-    expect(await sending).toBe(false);
-    const [number = 0] = server.open.keys();
-    server.deliver(number, { reset: true });
-    server.deliver(number, { over: true });
-    server.connect();
-    await until(() => chat.state.turns.length > 0);
-    expect(stopped).toEqual([undefined, 't']);
-    chat.dispose();
-  });
-
   it('comes back after the server has failed', async () => {
     const events = happens('message', 'began', 'done');
     plays([...events.slice(0, 2), { code: 'busy' }], events.slice(2));

@@ -1,4 +1,3 @@
-import { PromiseDelegate, UUID } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
@@ -9,19 +8,13 @@ import { inOrder, quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, isActive, NEW_CHAT, openChat, without } from '../state/app';
 import { EMPTY, isBusy, type ITurn } from '../state/chat';
-import type { Sendable } from '../state/compose';
+import { pathAfter } from '../state/moves';
 
 /** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
   'answer' | 'answerPlan' | 'changes' | 'chat' | 'netChanges' | 'restore' | 'send' | 'stop' | 'undo'
 >;
-
-/** The key of a message that was stopped while it was on its way. */
-const UNWANTED = '';
-
-/** A message with its id and key. */
-type Named = Required<Pick<Sendable, 'id' | 'key'>> & IMessage;
 
 /**
  * An open chat: syncs its state in the store with the server until it is disposed.
@@ -99,23 +92,27 @@ export class ChatModel {
     }
   }
 
+  /** Read the chat again if it is about a renamed or deleted file: the server has its present path. */
+  moved(old: string): void {
+    const isIn = (path: string | null): boolean =>
+      path !== null && pathAfter(path, old, null) === null;
+    const { journal, turns } = this.state;
+    if ([...turns, ...(journal?.changes ?? [])].some(({ notebook }) => isIn(notebook))) {
+      this._isOutdated = true;
+      this._detach();
+      this._follow();
+    }
+  }
+
   /**
    * Send a message. Return whether the server accepted it.
    *
    * Messages are sent one after the other, so that they stay in order and the second one of a new
    * chat has the chat's id.
-   *
-   * @param message - The message; null if it is not to be sent after all. Sent again under the same
-   *   id, it begins no second turn.
    */
-  async send(message: Sendable | Promise<Sendable | null>): Promise<boolean> {
-    const stopped = this._stopped;
-    // Now: what is on its way may be unanswered later, and the same words are another message.
-    const named = Promise.resolve(message).then(whole => whole && this._named(whole));
-    const sending = this._sending.then(async () => {
-      const whole = await Promise.race([stopped.promise, named]);
-      return whole !== null && this._send(whole);
-    });
+  async send(message: IMessage): Promise<boolean> {
+    const stops = this._stops;
+    const sending = this._sending.then(() => stops === this._stops && this._send(message));
     this._sends++;
     this._sending = sending
       .catch(() => undefined)
@@ -128,12 +125,12 @@ export class ChatModel {
 
   /** Answer the plan of a turn. Return whether the server accepted it. */
   async answerPlan(plan: string, answer: PlanAnswer): Promise<boolean> {
-    const stopped = this._stopped;
+    const stops = this._stops;
     const begun = await this._try(id => this._api.answerPlan(id, plan, answer));
     if (begun !== null) {
       this._set({ expected: begun.turn });
       this._follow();
-      if (stopped !== this._stopped) {
+      if (stops !== this._stops) {
         await this.stop(begun.turn);
       }
     }
@@ -147,9 +144,7 @@ export class ChatModel {
    */
   async stop(turn?: string): Promise<void> {
     if (turn === undefined) {
-      this._unanswered.set(this._posted, UNWANTED);
-      this._stopped.resolve(null);
-      this._stopped = new PromiseDelegate();
+      this._stops++;
     }
     await this._try(id => this._api.stop(id, turn));
   }
@@ -201,19 +196,9 @@ export class ChatModel {
     Signal.clearData(this);
   }
 
-  /** Add events to the state. */
-  private _reduce(events: readonly ChatEvent[], more?: { loaded: true }): void {
-    this._set({ ...reduce(this.state, events), ...more }, !more);
-    for (const event of events) {
-      if (event.kind === 'message' && event.message) {
-        this._arrived(event.message, event.turn);
-      }
-    }
-  }
-
   /** Handle an event of the server. */
   private _take(event: ChatEvent): void {
-    this._reduce([event]);
+    this._set(reduce(this.state, [event]), true);
     this._happened.emit(event);
     if (event.kind === 'done') {
       void this.readJournal();
@@ -221,51 +206,34 @@ export class ChatModel {
     }
   }
 
-  /** Give a message its id: that of the same one that got no response, if there is one. */
-  private _named(message: Sendable): Named {
-    const { id = UUID.uuid4(), key = JSON.stringify(message) } = message;
-    const same = [...this._unanswered].find(
-      ([known, its]) => its === key && known !== this._posted
-    );
-    return { ...message, key, id: same?.[0] ?? id };
-  }
-
-  private async _send({ key, ...message }: Named): Promise<boolean> {
+  private async _send(message: IMessage): Promise<boolean> {
+    const stops = this._stops;
     this._set({ problem: null });
-    this._posted = message.id;
-    this._unanswered.set(message.id, key);
     try {
       const { chat, turn } = await this._api.send({ ...message, chat: this.id ?? undefined });
       this._id = chat;
       this._set({ id: chat, expected: turn });
       this._sent.set(turn, message);
-      this._arrived(message.id, turn);
+      if (stops !== this._stops) {
+        void this.stop(turn);
+      }
     } catch (error) {
       // The server may have it all the same: then its event comes.
       this._failed(error);
       return false;
-    } finally {
-      this._posted = '';
     }
     this._follow();
     return true;
   }
 
-  /** Note that a message has arrived. Stop its turn if the person has stopped while it was on its way. */
-  private _arrived(id: string, turn: string): void {
-    const key = this._unanswered.get(id);
-    this._unanswered.delete(id);
-    if (key === UNWANTED) {
-      void this.stop(turn);
-    }
-  }
-
   /** Read past events. Concurrent calls share one request. */
   private _read(id: string): Promise<void> {
     const read = async (): Promise<void> => {
-      const { events } = await this._api.chat(id, this.state.last);
+      const isOutdated = this._isOutdated;
+      this._isOutdated = false;
+      const { events } = await this._api.chat(id, isOutdated ? 0 : this.state.last);
       // The channel may have delivered newer events by now.
-      this._reduce(events, { loaded: true });
+      this._set({ ...reduce(isOutdated ? EMPTY : this.state, events), loaded: true });
     };
     this._reading ??= read().finally(() => {
       this._reading = null;
@@ -286,7 +254,7 @@ export class ChatModel {
         {
           // Otherwise past events would be emitted as new ones.
           prepare: async () => {
-            if (!this.state.loaded) {
+            if (!this.state.loaded || this._isOutdated) {
               await this._read(id);
               // A former attempt may have failed.
               this._set({ problem: null });
@@ -294,9 +262,13 @@ export class ChatModel {
           },
           last: () => this.state.last,
           live: isReset => {
-            // After a reset, the server does not know the former events: they are read again.
-            this._set({ lost: false, ...(isReset && { ...EMPTY, loaded: false }) });
-            void this.readJournal();
+            this._set({ lost: false });
+            if (isReset) {
+              // The server does not know the former events: they are read again.
+              this._isOutdated = true;
+            } else {
+              void this.readJournal();
+            }
           },
           take: event => this._take(event),
           lost: () => this._set({ lost: true }),
@@ -361,12 +333,10 @@ export class ChatModel {
   private _id: string | null;
   // Events have the names of attachments, but not their content.
   private readonly _sent = new Map<string, IMessage>();
-  /** The id of the message that is on its way; empty for none. */
-  private _posted = '';
-  /** The keys of the messages that have not arrived as far as is known, by their ids. */
-  private readonly _unanswered = new Map<string, string>();
-  /** Resolved and replaced when the person stops. */
-  private _stopped = new PromiseDelegate<null>();
+  /** How often the person has stopped all. */
+  private _stops = 0;
+  /** Whether the events must be read again from the first. */
+  private _isOutdated = false;
   private readonly _journals = inOrder();
   private _following: IDisposable | null = null;
   private _reading: Promise<void> | null = null;

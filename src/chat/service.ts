@@ -28,6 +28,8 @@ export interface IChats {
   refresh(): Promise<void>;
   rename(id: string, title: string): Promise<void>;
   remove(id: string): Promise<void>;
+  /** Read again what is about a file or folder that was renamed or deleted. */
+  moved(old: string): Promise<void>;
 }
 
 /** The chats, for plug-ins that show or send something. */
@@ -89,6 +91,11 @@ export class Chats implements IChats {
   async remove(id: string): Promise<void> {
     await this.api.remove(id);
     this._open.filter(chat => chat.id === id).forEach(chat => this._drop(chat));
+    await this.refresh();
+  }
+
+  async moved(old: string): Promise<void> {
+    this._open.forEach(chat => chat.moved(old));
     await this.refresh();
   }
 

@@ -10,7 +10,7 @@ import { type ICompleter, type ICompletionPrefix, type IOption, useCompleter } f
 import { requestCards } from './Question';
 import { ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import { type IPanelState, modelOf } from '../state/app';
+import { draftOf, type IPanelState, modelOf } from '../state/app';
 import { isBusy } from '../state/chat';
 import { settled } from '../state/compose';
 
@@ -25,8 +25,11 @@ export function Composer({ panel }: IProps): JSX.Element {
   const seen = useSelector(state => state.seen);
   const preferences = useSelector(state => state.preferences);
   const agent = useSelector(state => state.models?.agents?.[modelOf(state, panel)]);
-  const compose = settled(panel.compose, turns);
-  const { draft, kind } = compose;
+  const draft = settled(
+    useSelector(state => draftOf(state, panel)),
+    turns
+  );
+  const { kind, turn } = draft.instead ?? {};
   const box = useRef<HTMLTextAreaElement>(null);
   const list = useId();
   const [cursor, setCursor] = useState(draft.text.length);
@@ -49,8 +52,7 @@ export function Composer({ panel }: IProps): JSX.Element {
     }
     box.current?.focus();
   };
-  const replaced =
-    compose.kind === 'edit' ? (turns.find(each => each.id === compose.turn)?.text ?? null) : null;
+  const replaced = kind === 'edit' ? (turns.find(each => each.id === turn)?.text ?? null) : null;
   const completer = useCompleter(draft.text, cursor, choose);
 
   useAutosize(box, draft.text);

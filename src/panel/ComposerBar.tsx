@@ -3,7 +3,7 @@ import type { JSX } from 'react';
 
 import { type Mode, MODES } from '../api/events';
 import { dollars, duration, tokens } from '../chat/describe';
-import { type IPanelState, modelOf, modeOf } from '../state/app';
+import { draftOf, type IPanelState, modelOf, modeOf } from '../state/app';
 import { isBusy, type ITurn, total } from '../state/chat';
 import { ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
@@ -65,7 +65,7 @@ export function ComposerBar({ panel }: IProps): JSX.Element {
 export function SendButtons({ panel }: IProps): JSX.Element {
   const { controller, trans } = useServices();
   const busy = useChat(panel.chat, isBusy);
-  const writes = panel.compose.draft.text.trim() !== '';
+  const writes = useSelector(state => draftOf(state, panel).text.trim() !== '');
   return (
     <span className="tk-Send">
       {busy && (

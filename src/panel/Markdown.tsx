@@ -11,7 +11,8 @@ import { blocksOf, fenced, type IBlock } from '../chat/blocks';
 import { copyText } from './browser';
 import { ToolButton } from './controls';
 import { keepSelection } from './selection';
-import { type IPanelServices, useSelector, useServices } from './services';
+import type { IPanelServices } from './panelServices';
+import { useSelector, useServices } from './services';
 
 /** A Markdown text in blocks: while it streams, only the last one is rendered again. */
 export function Markdown({ text }: { text: string }): JSX.Element {

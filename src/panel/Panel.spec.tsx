@@ -106,7 +106,7 @@ describe('the box', () => {
       expect(await screen.findByRole('button', { name: 'Remove plot.png' })).toBeTruthy();
     } else {
       await stage.settle();
-      expect(stage.controller.draft).toMatchObject({ attached: [], attaching: [] });
+      expect(stage.controller.draft).toMatchObject({ attached: [] });
     }
   });
 

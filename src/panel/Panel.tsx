@@ -7,7 +7,8 @@ import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
 import { History } from './History';
-import { type IPanelServices, ServicesProvider, useSelector, useServices } from './services';
+import type { IPanelServices } from './panelServices';
+import { ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
 
 interface IProps {

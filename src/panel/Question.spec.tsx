@@ -209,7 +209,7 @@ describe('an approval request', () => {
     act(() => stage.controller.open(null));
     await stage.settle();
     expect(box().value).toBe('');
-    expect(stage.services.memory.draft('c').draft.text).toBe('Use y');
+    expect(stage.store.state.drafts['c']?.text).toBe('Use y');
   });
 
   it.each([true, false])('leaves no note that was sent or cancelled: %j', async isAnsweredFirst => {

@@ -13,7 +13,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyJSONObject, ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { showConnect } from './connect';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 import { showSetup } from './setup';
 import type { IAbout } from '../state/compose';
 import { chatIcon } from '../common/icon';

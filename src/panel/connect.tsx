@@ -3,7 +3,7 @@ import { ServerConnection } from '@jupyterlab/services';
 import { ConnectionApi } from './connectApi';
 import { Connect } from './ConnectForm';
 import { showContent } from './dialog';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 
 /** Show the connected model, and a form to connect another one. */
 export async function showConnect(

@@ -8,7 +8,7 @@ import { BrowserStorage } from '../common/storage';
 import { type AppStore, createStore, modeOf } from '../state/app';
 import type { ITurn } from '../state/chat';
 import { BLANK, type Found, type IAbout, writtenIn } from '../state/compose';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 import { PanelStorage } from './panelStorage';
 import { PanelController } from './controller';
 
@@ -34,7 +34,7 @@ function connected(
   takes: () => Promise<void> = () => Promise.resolve(),
   stored: Record<string, string> | Promise<Record<string, string>> = {},
   past = story('auto', 'failed')
-): { services: IPanelServices; sent: IMessage[] } {
+): { services: IPanelServices & { memory: PanelStorage }; sent: IMessage[] } {
   const sent: IMessage[] = [];
   const api: Partial<ChatApi> = {
     chats: () => Promise.resolve([]),
@@ -72,11 +72,11 @@ function connected(
   const made = {
     store,
     chats: new Chats(api as ChatApi, server.channel, store),
-    memory: new PanelStorage(state as unknown as ConstructorParameters<typeof PanelStorage>[0]),
+    memory: new PanelStorage(state as never, store),
     notebook: { seen: SEEN, named: (about: IAbout) => about },
     reviews: new Reviews(new BrowserStorage('http://server/'), store)
   };
-  return { services: made as unknown as IPanelServices, sent };
+  return { services: made as unknown as IPanelServices & typeof made, sent };
 }
 
 /** Waits until the last message of the chat that is shown has ended. */
@@ -118,7 +118,7 @@ describe('a message that is sent again', () => {
     expect(sent).toEqual([]);
     expect(model.draft.text).toBe('Why?');
     expect(model.state.refused).toEqual([{ name: 'b.csv', why: 'lost' }]);
-    expect(model.compose.kind).toBe('new');
+    expect(model.draft.instead).toBeNull();
     await (turn && model.resend(turn, { text: 'Continue.' }));
     expect(sent).toMatchObject([{ message: 'Continue.', notebook: 'a.ipynb', active_cell: 'x' }]);
   });
@@ -180,7 +180,7 @@ describe('the draft', () => {
     }
     await model.submit();
     expect(sent[0]).toMatchObject({ message: 'Why?', replaces: 't' });
-    expect(model.compose).toMatchObject({ kind: 'new', draft: { text: 'Half a th' }, kept: null });
+    expect(model.draft).toEqual({ ...BLANK, text: 'Half a th' });
   });
 
   it('is not lost whatever is written in its place', async () => {
@@ -210,7 +210,7 @@ describe('the draft', () => {
           steps[name]();
           model.change({ text: `${model.draft.text}\ntyped ${place + 1}` });
         });
-        const written = writtenIn(model.compose);
+        const written = writtenIn(model.draft);
         return ![0, 1, 2, 3, 4].every(place => written.includes(`typed ${place}`));
       });
     expect(lost).toEqual([]);
@@ -223,7 +223,7 @@ describe('the draft', () => {
     const turn = model.chat.state.turns[0] as ITurn;
     model.edit(turn);
     model.edit(turn);
-    expect(model.compose).toMatchObject({ kind: 'edit', draft: { text: 'Why?' }, kept: null });
+    expect(model.draft).toMatchObject({ instead: { kind: 'edit' }, text: 'Why?', before: null });
   });
 
   it('takes precedence over the stored one', async () => {
@@ -234,7 +234,7 @@ describe('the draft', () => {
     const { services: around } = connected(undefined, stored);
     const model = new PanelController(around, 'panel', null);
     model.change({ text: 'New' });
-    restore({ chat: 'c', 'draft:': 'Old', 'draft:c': 'About c', 'draft:d': 'About d' });
+    restore({ chat: 'c', 'draft:panel': 'Old', 'draft:c': 'About c', 'draft:d': 'About d' });
     await around.memory.restored;
     model.restore(around.memory.chat);
     expect([model.chat.id, model.draft.text]).toEqual([null, 'New']);
@@ -255,26 +255,18 @@ async function attaching(takes?: () => Promise<void>) {
     read(found);
     await new Promise(resolve => setTimeout(resolve));
   };
-  return { model, sent, finish, memory: services.memory };
+  return { model, sent, finish, store: services.store };
 }
 
 describe('a file that is being attached', () => {
   const REFUSED = { name: 'b.csv', why: 'large' } as const;
 
-  it('goes with the message that is sent before it is there, before later ones', async () => {
+  it('goes with the message that is sent before it is there', async () => {
     const { model, sent, finish } = await attaching();
-    const first = model.submit();
-    expect(model.draft).toEqual(BLANK);
-    model.change({ text: 'Later' });
-    const second = model.submit();
-    await new Promise(resolve => setTimeout(resolve));
-    expect(sent).toEqual([]);
+    const sending = model.submit();
     await finish(FILE);
-    await Promise.all([first, second]);
-    expect(sent.map(({ message, attachments }) => [message, attachments?.length])).toEqual([
-      ['Why?', 1],
-      ['Later', undefined]
-    ]);
+    await sending;
+    expect(sent).toMatchObject([{ message: 'Why?', attachments: [{ path: 'b.csv' }] }]);
     expect(model.draft).toEqual(BLANK);
   });
 
@@ -294,7 +286,7 @@ describe('a file that is being attached', () => {
     await finish(FILE);
     await sending;
     await new Promise(resolve => setTimeout(resolve));
-    expect(model.draft).toEqual({ ...BLANK, text: 'Why?', attached: [FILE] });
+    expect(model.draft).toMatchObject({ text: 'Why?', attached: [FILE] });
   });
 
   it('stays in its own chat when another one is opened', async () => {
@@ -304,14 +296,6 @@ describe('a file that is being attached', () => {
     expect(model.draft.attached).toEqual([]);
     model.open('c');
     expect(model.draft).toEqual({ ...BLANK, text: 'Why?', attached: [FILE] });
-  });
-
-  it('stays in its own draft when another one is begun', async () => {
-    const { model, finish } = await attaching();
-    model.write('Something else');
-    await finish(FILE);
-    expect(model.draft.attached).toEqual([]);
-    expect(model.compose.kept?.draft.attached).toEqual([FILE]);
   });
 
   it('does not take the focus when it is there', async () => {
@@ -324,10 +308,10 @@ describe('a file that is being attached', () => {
   });
 
   it('is in the draft of a panel that was closed', async () => {
-    const { model, finish, memory } = await attaching();
+    const { model, finish, store } = await attaching();
     model.dispose();
     await finish(FILE);
-    expect(memory.draft('c').draft).toEqual({ ...BLANK, text: 'Why?', attached: [FILE] });
+    expect(store.state.drafts['c']).toEqual({ ...BLANK, text: 'Why?', attached: [FILE] });
   });
 });
 

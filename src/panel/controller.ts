@@ -1,41 +1,43 @@
+import { UUID } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { IMessage } from '../api/client';
 import type { Mode } from '../api/events';
 import type { IDecision, IReviews } from '../changes/reviews';
 import type { ChatModel } from '../chat/model';
-import { type IPanelState, modelOf, modeOf, without } from '../state/app';
+import {
+  draftOf,
+  type IAppState,
+  type IPanelState,
+  modelOf,
+  modeOf,
+  withDraft,
+  withMovedDraft,
+  without
+} from '../state/app';
 import { type ITurn, isUnsent, waits } from '../state/chat';
 import {
-  asNew,
   attach,
   BLANK,
-  type Compose,
-  draftOf,
-  hasArrived,
+  draftOfTurn,
   type Found,
   type IAbout,
   type IDraft,
   type IOptions,
   type IResend,
-  isBlank,
-  joinDrafts,
+  joined,
+  laidAside,
   messageAbout,
   messageAgain,
   messageOf,
-  NOTHING,
-  sendable,
-  settled,
-  unbound,
-  whereRead,
-  withNote
+  settled
 } from '../state/compose';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 
 /** The initial state of a panel. */
 const FIRST: IPanelState = {
   chat: '',
-  compose: NOTHING,
+  draft: '',
   mode: null,
   model: null,
   refused: [],
@@ -44,38 +46,31 @@ const FIRST: IPanelState = {
   generation: 0
 };
 
+/** The key of the panel in the sidebar. Drafts of other panels go there when they are closed. */
+export const SIDEBAR = 'sidebar';
+
 /** The actions of one panel: updates its state in the store, with the message that is being written. */
 export class PanelController {
   /**
-   * @param key - The panel's key in the store.
-   * @param place - The name of the draft of a new chat, which belongs to the panel.
+   * @param key - The panel's key in the store. It is also the name of the draft of its new chat.
+   * @param id - The chat's id; null for a new chat.
    */
   constructor(
-    private readonly _services: Pick<
-      IPanelServices,
-      'chats' | 'memory' | 'notebook' | 'reviews' | 'store'
-    >,
+    private readonly _services: Pick<IPanelServices, 'chats' | 'notebook' | 'reviews' | 'store'>,
     readonly key: string,
-    id: string | null,
-    readonly place = ''
+    id: string | null
   ) {
     this._chat = _services.chats.open(id);
-    this._set({ ...FIRST, chat: this._chat.key });
-    void _services.memory.restored.then(() => this.restore(id));
-    _services.memory.changed.connect(this._onDraft);
+    this._set({ ...FIRST, chat: this._chat.key, draft: this._nameOf(this._chat) });
     _services.reviews.decided.connect(this._onDecided);
     this._unsubscribe = _services.store.subscribe(() => this._onState());
   }
 
-  /** Restore the chat and draft from before a reload, unless the person has started something. */
+  /** Show the chat from before a reload, unless the person has started something. */
   restore(id: string | null): void {
-    if (this._begun || this._disposed) {
-      return;
-    }
-    if (id !== null && this._chat.id === null) {
+    if (!this._begun && !this._disposed && id !== null && this._chat.id === null) {
       this._show(id);
     }
-    this._onDraft();
   }
 
   get chat(): ChatModel {
@@ -88,12 +83,8 @@ export class PanelController {
   }
 
   /** The message that is being written; a new one if its turn cannot be edited any more. */
-  get compose(): Compose {
-    return settled(this.state.compose, this._chat.state.turns);
-  }
-
   get draft(): IDraft {
-    return this.state.compose.draft;
+    return settled(draftOf(this._services.store.state, this.state), this._chat.state.turns);
   }
 
   get showsHistory(): boolean {
@@ -131,19 +122,20 @@ export class PanelController {
 
   /** Remove the draft of a deleted chat. */
   removed(id: string): void {
-    this._services.memory.setDraft(id, NOTHING);
+    this._rewrite({ id }, () => BLANK);
   }
 
   /** Dispose the panel's state. */
   dispose(): void {
-    const { chats, memory, reviews } = this._services;
+    const { chats, reviews } = this._services;
     this._disposed = true;
     chats.close(this._chat);
-    memory.changed.disconnect(this._onDraft);
     reviews.decided.disconnect(this._onDecided);
-    memory.moveDraft(this.place, '');
     this._unsubscribe();
-    this._services.store.update(state => ({ ...state, panels: without(state.panels, this.key) }));
+    this._update(state => ({
+      ...withMovedDraft(state, this.key, SIDEBAR),
+      panels: without(state.panels, this.key)
+    }));
     Signal.clearData(this);
   }
 
@@ -156,34 +148,37 @@ export class PanelController {
 
   /** Change the message that is being written. */
   change(some: Partial<IDraft>, focus = false): void {
-    const { compose } = this.state;
-    this._write({ ...compose, draft: { ...compose.draft, ...some } }, focus);
+    this._write({ ...this.draft, id: null, ...some }, focus);
   }
 
-  private _write(compose: Compose, focus = false): void {
+  private _write(draft: IDraft, focus = false): void {
     this._begun = true;
-    this._services.memory.setDraft(this._nameOf(this._chat), compose);
+    this._rewrite(this._chat, () => draft);
     if (focus) {
       this._wantsFocus.emit();
     }
   }
 
-  /** Send the message, or the changes to a plan. */
+  /** Send the message, or the changes to a plan, once its attachments are read. */
   async submit(): Promise<void> {
-    const { compose } = this;
-    const { draft, kept } = compose;
-    if (draft.text.trim() === '') {
+    const chat = this._chat;
+    const isRead =
+      this._readings.size === 0 || !(await Promise.all(this._readings)).includes(false);
+    const { draft } = this;
+    if (!isRead || chat !== this._chat || draft.text.trim() === '') {
       return;
     }
-    if (compose.kind === 'revise') {
+    const { instead } = draft;
+    if (instead?.kind === 'revise') {
       const model = this._options.model || undefined;
       const answer = { answer: 'reject', words: draft.text, model } as const;
-      const left = { ...asNew(compose), draft: { ...draft, text: '' } };
-      await this._sendDraft(left, chat => chat.answerPlan(compose.turn, answer));
-      return;
+      const left = laidAside({ ...draft, text: '' });
+      await this._sendDraft(draft, left, () => chat.answerPlan(instead.turn, answer));
+    } else {
+      const sent = { ...draft, id: draft.id ?? UUID.uuid4() };
+      const message = { ...this._messageOf(sent), id: sent.id, replaces: instead?.turn };
+      await this._sendDraft(sent, draft.before, () => chat.send(message));
     }
-    const message = sendable(compose, this._toMessage());
-    await this._sendDraft(kept ?? NOTHING, chat => chat.send(message));
   }
 
   /**
@@ -196,9 +191,9 @@ export class PanelController {
     if (text.trim() !== '') {
       const message =
         about === null
-          ? unbound(this._toMessage()({ ...BLANK, text }))
+          ? this._messageOf({ ...BLANK, text })
           : messageAbout(text, this._services.notebook.named(about), this._options);
-      await this._send(chat => chat.send(message));
+      await this._send(() => this._chat.send(message));
     }
   }
 
@@ -209,10 +204,9 @@ export class PanelController {
    * @param about - Cells to attach. Default: the current notebook and cell.
    */
   write(text: string, about: IAbout | null = null): void {
-    const { compose } = this;
     const found = about === null ? [] : this._services.notebook.attachableOf(about);
     const { draft } = attach({ ...BLANK, text, withoutCell: found.length > 0 }, found);
-    this._write({ kind: 'new', draft, kept: isBlank(compose) ? null : compose }, true);
+    this._write({ ...draft, before: laidAside(this.draft) }, true);
   }
 
   /**
@@ -223,7 +217,13 @@ export class PanelController {
    *   what they write there.
    */
   keepNote(chat: Pick<ChatModel, 'id'>, text: string, isWriting: boolean): void {
-    this._rewrite(chat, now => withNote(now, text, isWriting));
+    const note = { ...BLANK, text };
+    this._rewrite(chat, now => {
+      const before = laidAside(now);
+      return isWriting || before === null
+        ? { ...note, before }
+        : { ...now, before: joined(note, now.before) };
+    });
   }
 
   /**
@@ -231,36 +231,31 @@ export class PanelController {
    * queued message is withdrawn instead.
    */
   edit(turn: ITurn): void {
-    const { compose } = this.state;
+    const { draft } = this;
+    const { instead } = draft;
     // What the message of another edit said is still in the transcript.
-    const edited =
-      compose.kind === 'edit' && this._chat.state.turns.find(({ id }) => id === compose.turn);
-    const isKnown = edited && JSON.stringify(this._said(edited)) === JSON.stringify(compose.draft);
-    const kept = isKnown || isBlank(compose) ? compose.kept : compose;
+    const edited = this._chat.state.turns.find(({ id }) => id === instead?.turn);
+    const isKnown = instead?.kind === 'edit' && draft.text === edited?.text;
+    const before = isKnown ? draft.before : laidAside(draft);
     const sent = this._chat.sent(turn.id);
-    const draft = this._said(turn);
+    const isNew = waits(turn) || isUnsent(turn);
     if (waits(turn)) {
       void this._chat.stop(turn.id);
     }
     const lost = sent === null ? turn.attachments : [];
     this._set({ refused: lost.map(name => ({ name, why: 'lost' })) });
-    const edit: Compose = { kind: 'edit', turn: turn.id, draft, kept };
-    this._write(waits(turn) || isUnsent(turn) ? asNew(edit) : edit, true);
-  }
-
-  /** Return the draft of the message of a turn. */
-  private _said(turn: ITurn): IDraft {
-    return draftOf(turn, this._chat.sent(turn.id));
+    const about = isNew ? null : ({ kind: 'edit', turn: turn.id } as const);
+    this._write({ ...draftOfTurn(turn, sent), instead: about, before }, true);
   }
 
   /** Make the draft a new message. */
   composeNew(): void {
-    this._write(asNew(this.compose), true);
+    this.change({ instead: null }, true);
   }
 
   /** Make the draft an answer with changes to a turn's plan. */
   revise(turn: ITurn): void {
-    this._write({ ...asNew(this.compose), kind: 'revise', turn: turn.id }, true);
+    this.change({ instead: { kind: 'revise', turn: turn.id } }, true);
   }
 
   /**
@@ -283,7 +278,7 @@ export class PanelController {
     }
     const message = messageAgain(turn, sent, change, this._options.model);
     this._wantsFocus.emit();
-    await this._send(chat => chat.send(message));
+    await this._send(() => this._chat.send(message));
   }
 
   /** The options of the next message. */
@@ -292,13 +287,11 @@ export class PanelController {
     return { mode: modeOf(state, this.state), model: modelOf(state, this.state) };
   }
 
-  /** Return what makes messages with the present notebook and cell. */
-  private _toMessage(): (draft: IDraft) => IMessage {
+  /** Return the message of a draft with the present notebook and cell. */
+  private _messageOf(draft: IDraft): IMessage {
     const { notebook, store } = this._services;
-    const { seen } = notebook;
     const { activeCell } = store.state.preferences;
-    const options = { ...this._options, activeCell };
-    return draft => messageOf(draft, seen, options);
+    return messageOf(draft, notebook.seen, { ...this._options, activeCell });
   }
 
   private _show(id: string | null): void {
@@ -308,7 +301,7 @@ export class PanelController {
       this._set({
         chat: this._chat.key,
         generation: this.state.generation + 1,
-        compose: this._services.memory.draft(this._nameOf(this._chat)),
+        draft: this._nameOf(this._chat),
         refused: [],
         // Mode and model were chosen for the other chat.
         mode: null,
@@ -316,7 +309,6 @@ export class PanelController {
       });
       this._services.chats.close(before);
       this._shown.emit(id);
-      this._finishAttaching();
     }
   }
 
@@ -324,26 +316,22 @@ export class PanelController {
    * Attach things once they are read, for which sending waits, and show why others were not attached.
    */
   attach(found: readonly (Found | Promise<Found>)[]): void {
+    const chat = this._chat;
+    this._begun = true;
     this._set({ refused: [] });
-    const reading = Promise.all(found.map(each => Promise.resolve(each)));
-    this.change({ attaching: [...this.draft.attaching, reading] }, true);
-    this._finishAttaching();
-  }
-
-  /** Attach what is being read for the present draft, which may be a former one by then. */
-  private _finishAttaching(): void {
-    const { chat } = this;
-    for (const reading of this.draft.attaching) {
-      void reading.then(found =>
-        this._rewrite(chat, compose =>
-          whereRead(compose, reading, before => {
-            const { draft, refused } = attach(before, found);
-            this._set({ refused: [...this.state.refused, ...refused] });
-            return draft;
-          })
-        )
-      );
-    }
+    this._wantsFocus.emit();
+    const reading = Promise.all(found.map(each => Promise.resolve(each))).then(all => {
+      this._readings.delete(reading);
+      let refused: IPanelState['refused'] = [];
+      this._rewrite(chat, before => {
+        const { draft, ...rest } = attach(before, all);
+        ({ refused } = rest);
+        return draft;
+      });
+      this._set({ refused: [...this.state.refused, ...refused] });
+      return refused.length === 0;
+    });
+    this._readings.add(reading);
   }
 
   /** Dismiss the notice about files that were not attached. */
@@ -352,78 +340,70 @@ export class PanelController {
     this._wantsFocus.emit();
   }
 
-  /** Send the draft, and restore it if the server did not accept it. */
+  /** Send a draft, and restore it if the server did not accept it. */
   private async _sendDraft(
-    left: Compose,
-    send: (chat: ChatModel) => Promise<boolean>
+    sent: IDraft,
+    before: IDraft | null,
+    send: () => Promise<boolean>
   ): Promise<void> {
-    const { compose, chat } = this;
+    const chat = this._chat;
+    const left = before ?? BLANK;
     this._set({ refused: [] });
     this._write(left);
-    if (await this._send(send)) {
-      return;
+    if (!(await this._send(send))) {
+      // The person may have typed more, or opened another chat.
+      this._rewrite(chat, now => (now === left ? sent : joined(sent, now)));
     }
-    // Meanwhile the person may have typed more, or opened another chat.
-    this._rewrite(chat, now => (now === left ? compose : joinDrafts(compose, now)));
-    this._finishAttaching();
   }
 
   /** Change the message that is being written in a chat, which the panel may not show any more. */
-  private _rewrite(chat: Pick<ChatModel, 'id'>, change: (compose: Compose) => Compose): void {
-    const { memory } = this._services;
-    const name = this._nameOf(chat);
-    const isShown = name === this._nameOf(this._chat) && !this._disposed;
-    memory.setDraft(name, change(isShown ? this.state.compose : memory.draft(name)));
+  private _rewrite(chat: Pick<ChatModel, 'id'>, change: (draft: IDraft) => IDraft): void {
+    const draft = this._nameOf(chat);
+    this._update(state => withDraft(state, draft, change(draftOf(state, { draft }))));
   }
 
   /** Return the name of the draft in a chat. A closed panel leaves that of a new chat to the sidebar. */
   private _nameOf({ id }: Pick<ChatModel, 'id'>): string {
-    return id ?? (this._disposed ? '' : this.place);
+    return id ?? (this._disposed ? SIDEBAR : this.key);
   }
 
   /** Take over the draft of the new chat of another panel. */
   takeOver(other: PanelController): void {
     this._begun = true;
-    this._services.memory.moveDraft(other.place, this.place);
-    this._finishAttaching();
+    this._update(state => withMovedDraft(state, other.key, this.key));
   }
 
   /** Send something in the current chat. Return whether the server accepted it. */
-  private async _send(send: (chat: ChatModel) => Promise<boolean>): Promise<boolean> {
+  private async _send(send: () => Promise<boolean>): Promise<boolean> {
     const { chat } = this;
     this._begun = true;
     this.showHistory(false);
-    const isNew = chat.id === null;
-    const taken = await send(chat);
-    if (taken && isNew && this._chat === chat && !this._disposed) {
-      const { memory } = this._services;
-      const { compose } = this.state;
-      // The present draft belongs to the chat, which has an id now; another one may be at this place.
-      if (memory.draft(this.place) === compose) {
-        memory.setDraft(this.place, NOTHING);
-        this._write(compose);
-      }
-      this._shown.emit(chat.id);
+    const taken = await send();
+    const { id } = chat;
+    if (taken && id !== null && this._chat === chat && this.state.draft === this.key) {
+      // The present draft belongs to the chat, which has an id now.
+      this._update(state => ({
+        ...withMovedDraft(state, this.key, id),
+        panels: { ...state.panels, [this.key]: { ...this.state, draft: id } }
+      }));
+      this._shown.emit(id);
     }
     return taken;
+  }
+
+  private _update(change: (state: IAppState) => IAppState): void {
+    this._services.store.update(change);
   }
 
   private _set(some: Partial<IPanelState>): void {
     if (!this._disposed) {
       const { key } = this;
-      this._services.store.update(state => ({
+      this._update(state => ({
         ...state,
         panels: { ...state.panels, [key]: { ...(state.panels[key] ?? FIRST), ...some } }
       }));
     }
   }
-
-  /** Show what was written in any panel with this chat. */
-  private readonly _onDraft = (_?: unknown, name = this._nameOf(this._chat)): void => {
-    if (name === this._nameOf(this._chat)) {
-      this._set({ compose: this._services.memory.draft(name) });
-    }
-  };
 
   /** Read the journal again when changes were undone in any view. */
   private readonly _onDecided = (_: IReviews, { kind }: IDecision): void => {
@@ -434,10 +414,10 @@ export class PanelController {
 
   /** Drop the draft of a message that has arrived after all. Replace a chat that was deleted. */
   private _onState(): void {
-    const { compose } = this.state;
-    if (hasArrived(compose, this._chat.state.turns)) {
+    const { before, id } = draftOf(this._services.store.state, this.state);
+    if (id !== null && this._chat.state.turns.some(({ message }) => message === id)) {
       // First: each update comes here again.
-      this._write(compose.kept ?? NOTHING);
+      this._write(before ?? BLANK);
       this._chat.dismiss();
     }
     if (this._chat.isDisposed && !this._disposed && !this._replacing) {
@@ -448,6 +428,8 @@ export class PanelController {
     }
   }
 
+  /** Files that are being read: whether all could be attached. */
+  private readonly _readings = new Set<Promise<boolean>>();
   private readonly _unsubscribe: () => void;
   private _chat: ChatModel;
   private _begun = false;

@@ -4,7 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { draggedIn } from '../lab/internals';
 import type { Found } from '../state/compose';
 import { attachLocalFile, attachServerFile } from './attachments';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 
 /** The CSS class while something is dragged over the element that can be dropped. */
 const OVER = 'tk-mod-dropping';

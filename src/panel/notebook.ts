@@ -246,10 +246,22 @@ export class NotebookContext {
 
   /** Open a notebook if needed, and scroll to a cell. */
   async reveal(path: string, cell: string): Promise<void> {
-    const widget = this._documents?.openOrReveal(path) as NotebookPanel | undefined;
+    const widget = this._documents?.openOrReveal(await this._pathNow(path, cell)) as
+      NotebookPanel | undefined;
     if (widget !== undefined) {
       await widget.context.ready;
       await goTo(widget, cell);
+    }
+  }
+
+  /** Return the path of a notebook. One that was renamed after a message is found by its cell. */
+  private async _pathNow(path: string, cell: string): Promise<string> {
+    try {
+      await this.contents.get(path, { content: false });
+      return path;
+    } catch {
+      const panel = this._notebooks?.find(each => keysIn(each).includes(cell));
+      return panel?.context.path ?? path;
     }
   }
 

@@ -5,7 +5,7 @@ import { Signal } from '@lumino/signaling';
 import { createStore } from '../state/app';
 import { request } from '../testing/events';
 import { notify } from './notifications';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 
 /** The browser's own notifications. */
 class Desktop {

@@ -4,7 +4,7 @@ import type { ChatModel } from '../chat/model';
 import type { IHappened } from '../chat/service';
 import { shortName } from '../common/visible';
 import type { IPreferences } from '../state/preferences';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 import type { PanelManager } from './panelManager';
 
 /** Notify the person of pending approvals and long answers that are done, if they do not see the chat. */

@@ -119,7 +119,7 @@ describe('a request of a chat that is not open', () => {
     const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
     fireEvent.change(note, { target: { value: 'Use y' } });
     await stage.requests({ kind: 'settled', id: 'p', outcome: 'expired' });
-    expect([box().value, stage.services.memory.draft('c').draft.text]).toEqual(['', 'Use y']);
+    expect([box().value, stage.store.state.drafts['c']?.text]).toEqual(['', 'Use y']);
   });
 
   it('is shown once, whichever chats are open', async () => {

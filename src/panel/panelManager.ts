@@ -4,7 +4,7 @@ import { UUID } from '@lumino/coreutils';
 
 import type { ChatModel } from '../chat/model';
 import { isInTranscript } from '../state/requests';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 import { ChatPanel } from './widget';
 
 /** A panel in the main area. */
@@ -121,8 +121,8 @@ export class PanelManager {
     return [this.side, ...tabs];
   }
 
-  private _made(chat: string | null, place?: string): ChatPanel {
-    const panel = new ChatPanel(this._services, chat, place);
+  private _made(chat: string | null, key?: string): ChatPanel {
+    const panel = new ChatPanel(this._services, chat, key);
     panel.node.addEventListener('focusin', () => {
       this._used = panel;
     });

@@ -1,19 +1,24 @@
 import { BrowserStorage } from '../common/storage';
-import { BLANK, type Compose, NOTHING } from '../state/compose';
+import { type AppStore, createStore, withDraft } from '../state/app';
+import { BLANK } from '../state/compose';
 import { PanelStorage } from './panelStorage';
-
-const draft = (text: string, kept: Compose | null = null): Compose => ({
-  ...{ kind: 'new', draft: { ...BLANK, text } },
-  kept
-});
 
 const browser = (): BrowserStorage => new BrowserStorage('http://server/');
 
 /** Return the drafts after a reload, by the chats' ids, and the current chat. */
 async function reloaded(chats: string[]): Promise<(string | null)[]> {
-  const memory = new PanelStorage(browser());
+  const store = createStore();
+  const memory = new PanelStorage(browser(), store);
   await memory.restored;
-  return [...chats.map(chat => memory.draft(chat).draft.text), memory.chat];
+  return [...chats.map(chat => store.state.drafts[chat]?.text ?? ''), memory.chat];
+}
+
+/** The storage of a page. */
+async function page(): Promise<{ memory: PanelStorage; store: AppStore }> {
+  const store = createStore();
+  const memory = new PanelStorage(browser(), store);
+  await memory.restored;
+  return { memory, store };
 }
 
 describe('a draft', () => {
@@ -23,28 +28,17 @@ describe('a draft', () => {
   });
   afterEach(() => jest.useRealTimers());
 
-  const write = (memory: PanelStorage, chat: string, text: string): void => {
-    memory.setDraft(chat, text === '' ? NOTHING : draft(text));
+  const write = ({ store }: { store: AppStore }, chat: string, text: string): void => {
+    store.update(state => withDraft(state, chat, text === '' ? BLANK : { ...BLANK, text }));
     jest.advanceTimersByTime(1000);
   };
 
-  it('is saved once for many keys, with a debounce', () => {
-    const shared = browser();
-    const saved = jest.spyOn(shared, 'save');
-    const memory = new PanelStorage(shared);
-    for (const text of ['H', 'He', 'Hel', 'Hello']) {
-      memory.setDraft('c', draft(text));
-    }
-    expect(memory.draft('c').draft.text).toBe('Hello');
-    jest.advanceTimersByTime(1000);
-    expect(saved.mock.calls).toEqual([['draft:c', 'Hello']]);
-  });
-
-  it('is saved immediately when the page is closed', async () => {
-    const memory = new PanelStorage(browser());
-    memory.setDraft('', draft('Half', draft('Before')));
+  it('is saved with the former one immediately when the page is closed', async () => {
+    const { store } = await page();
+    const draft = { ...BLANK, text: 'Half', before: { ...BLANK, text: 'Before' } };
+    store.update(state => withDraft(state, 'c', draft));
     window.dispatchEvent(new Event('pagehide'));
-    expect(await reloaded([''])).toEqual(['Half\n\nBefore', null]);
+    expect(await reloaded(['c'])).toEqual(['Half\n\nBefore', null]);
     jest.advanceTimersByTime(1000);
     expect(localStorage).toHaveLength(1);
   });
@@ -52,14 +46,14 @@ describe('a draft', () => {
   it.each(['', 'Mine', 'x'.repeat(300_000), 'x'.repeat(6_000_000)])(
     'changes no other draft, and not the current chat, however long it is (%#)',
     async text => {
-      const [first, second] = [new PanelStorage(browser()), new PanelStorage(browser())];
-      first.chat = 'c';
+      const [first, second] = [await page(), await page()];
+      first.memory.chat = 'c';
       write(first, 'd', 'Theirs');
       write(first, 'e', 'x'.repeat(300_000));
       write(first, 'c', 'Old');
-      await second.restored;
+      write(second, 'c', 'New');
       write(second, 'c', text);
-      const now = text.length >= 6_000_000 ? 'Old' : text;
+      const now = text.length >= 6_000_000 ? 'New' : text;
       expect(await reloaded(['d', 'e', 'c'])).toEqual(['Theirs', 'x'.repeat(300_000), now, 'c']);
     }
   );

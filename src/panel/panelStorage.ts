@@ -1,7 +1,6 @@
-import { type ISignal, Signal } from '@lumino/signaling';
-
 import type { IStorage } from '../common/storage';
-import { BLANK, type Compose, isBlank, joinDrafts, NOTHING, writtenIn } from '../state/compose';
+import type { AppStore, IAppState } from '../state/app';
+import { BLANK, writtenIn } from '../state/compose';
 
 /** The entry with the chat that the sidebar showed; null for a new one. */
 const CHAT = 'chat';
@@ -10,18 +9,18 @@ const DRAFT = 'draft:';
 /** Milliseconds by which saving a draft is debounced. */
 const DEBOUNCE = 300;
 
-/** The methods of a storage that are needed. */
-type Kept = Pick<IStorage, 'entries' | 'fetch' | 'remove' | 'save'>;
-
-/**
- * The drafts and the current chat, stored in the browser. Attachments are kept in the page only.
- *
- * A draft belongs to its chat: its name is the chat's id. That of a new chat belongs to its panel: it is
- * empty for the sidebar. Each draft has an entry of its own: a long one changes no other draft.
- */
+/** Stores the texts of the drafts and the current chat in the browser. Each draft has its own entry. */
 export class PanelStorage {
-  constructor(private readonly _storage: Kept) {
+  constructor(
+    private readonly _storage: Pick<IStorage, 'entries' | 'fetch' | 'remove' | 'save'>,
+    private readonly _store: AppStore
+  ) {
     this.restored = this._restore();
+    _store.subscribe(() => {
+      if (_store.state.drafts !== this._saved) {
+        this._timer ||= window.setTimeout(() => this.flush(), DEBOUNCE);
+      }
+    });
     window.addEventListener('pagehide', () => this.flush());
     document.addEventListener('visibilitychange', () => this.flush());
   }
@@ -39,64 +38,38 @@ export class PanelStorage {
     void this._storage.save(CHAT, chat);
   }
 
-  /** Emitted with the name of a draft that was set. */
-  get changed(): ISignal<this, string> {
-    return this._changed;
-  }
-
-  /** Return a draft. */
-  draft(name: string): Compose {
-    return this._drafts.get(name) ?? NOTHING;
-  }
-
-  /** Set a draft. It is saved with a debounce. */
-  setDraft(name: string, draft: Compose): void {
-    this._drafts.set(name, draft);
-    this._written.add(name);
-    this._timer ||= window.setTimeout(() => this.flush(), DEBOUNCE);
-    this._changed.emit(name);
-  }
-
-  /** Move a draft behind another one. */
-  moveDraft(from: string, to: string): void {
-    const left = this.draft(from);
-    if (from !== to && !isBlank(left)) {
-      this.setDraft(from, NOTHING);
-      this.setDraft(to, joinDrafts(this.draft(to), left));
-    }
-  }
-
   /** Save changed drafts now, since the page may be closed. */
   flush(): void {
     window.clearTimeout(this._timer);
     this._timer = 0;
-    for (const name of this._written) {
-      const text = writtenIn(this.draft(name));
-      void (text === ''
-        ? this._storage.remove(DRAFT + name)
-        : this._storage.save(DRAFT + name, text));
-    }
-    this._written.clear();
-  }
-
-  private async _restore(): Promise<void> {
-    const chat = (await this._storage.fetch(CHAT)) as string | null | undefined;
-    // Keep what was set meanwhile.
-    if (this._chat === undefined) {
-      this._chat = chat;
-    }
-    for (const [name, text] of await this._storage.entries(DRAFT)) {
-      if (!this._drafts.has(name)) {
-        this._drafts.set(name, { ...NOTHING, draft: { ...BLANK, text: (text ?? '') as string } });
+    const before = this._saved;
+    const { drafts } = this._store.state;
+    this._saved = drafts;
+    for (const name of new Set([...Object.keys(before), ...Object.keys(drafts)])) {
+      if (before[name] !== drafts[name]) {
+        const text = writtenIn(drafts[name] ?? BLANK);
+        void (text === ''
+          ? this._storage.remove(DRAFT + name)
+          : this._storage.save(DRAFT + name, text));
       }
     }
   }
 
+  private async _restore(): Promise<void> {
+    const chat = (await this._storage.fetch(CHAT)) as string | null | undefined;
+    // Keep what was set by now.
+    if (this._chat === undefined) {
+      this._chat = chat;
+    }
+    const texts = (await this._storage.entries(DRAFT)) as [string, string][];
+    const stored = Object.fromEntries(texts.map(([name, text]) => [name, { ...BLANK, text }]));
+    this._saved = stored;
+    this._store.update(state => ({ ...state, drafts: { ...stored, ...state.drafts } }));
+  }
+
   /** Undefined until it was read or set. */
   private _chat: string | null | undefined;
-  private readonly _drafts = new Map<string, Compose>();
+  /** The drafts when they were last saved. */
+  private _saved: IAppState['drafts'] = {};
   private _timer = 0;
-  /** The names of the drafts that are not saved. */
-  private readonly _written = new Set<string>();
-  private readonly _changed = new Signal<this, string>(this);
 }

@@ -22,7 +22,7 @@ import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { DEFAULTS, type IPreferences } from '../state/preferences';
 import { addCommands, CommandIDs } from './commands';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 import { PanelStorage } from './panelStorage';
 import { notify } from './notifications';
 import { PanelManager } from './panelManager';
@@ -60,8 +60,6 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
   ): IPanelServices => {
     const language = translator ?? nullTranslator;
     const trans = language.load('tk-ai-extension');
-    const { baseUrl } = app.serviceManager.serverSettings;
-    const memory = new PanelStorage(new BrowserStorage(baseUrl));
     themes?.themeChanged.connect((_, { newValue }) =>
       store.update(state => ({ ...state, theme: newValue }))
     );
@@ -70,7 +68,6 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
       chats,
       commands: app.commands,
       languages,
-      memory,
       questions,
       rendermime: localRenderers(rendermime, address =>
         trans.__('[image not loaded: %1]', address.slice(0, 200))
@@ -97,7 +94,9 @@ const panel: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null,
     lab: ILabShell | null
   ): void => {
-    const { memory, trans } = services;
+    const { store, trans } = services;
+    const { baseUrl } = app.serviceManager.serverSettings;
+    const memory = new PanelStorage(new BrowserStorage(baseUrl), store);
     const manager = new PanelManager(app, services, lab !== null);
     const { side, tabs } = manager;
     app.shell.add(side, 'right', { rank: 900, type: 'Claude' });
@@ -128,7 +127,7 @@ const panel: JupyterFrontEndPlugin<void> = {
         const take = (): void => {
           const chosen = loaded.composite as Partial<IPreferences>;
           const preferences = { ...DEFAULTS, ...chosen };
-          services.store.update(state => ({ ...state, preferences }));
+          store.update(state => ({ ...state, preferences }));
         };
         loaded.changed.connect(take);
         take();

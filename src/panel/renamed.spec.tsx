@@ -1,6 +1,7 @@
 import { act, cleanup, fireEvent, screen } from '@testing-library/react';
 
-import { CALL, CHANGE, DONE, RESULT } from '../testing/events';
+import type { ChatInfo } from '../api/events';
+import { CALL, CHANGE, DONE, MESSAGE, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
 
 const press = (name: string): boolean => fireEvent.click(screen.getByRole('button', { name }));
@@ -24,10 +25,13 @@ async function worked(): Promise<Stage> {
 
 /** Rename a file or folder, and show the notebook under its new name. */
 async function rename(stage: Stage, from: string, to: string, notebook = to): Promise<void> {
-  await act(() => stage.services.reviews.moved(from, to));
   // As the server has it.
   const changes = stage.journal.changes.map(each => ({ ...each, notebook }));
   stage.journal = { ...stage.journal, changes };
+  await act(async () => {
+    await stage.services.reviews.moved(from, to);
+    await stage.services.chats.moved(from);
+  });
   const seen = { notebook, cell: null, selected: [] };
   Object.assign(stage.notebook, { seen });
   act(() => stage.store.update(state => ({ ...state, seen })));
@@ -87,4 +91,27 @@ describe('a cell that was attached before its notebook was renamed', () => {
     await act(() => stage.controller.submit());
     expect(stage.sent.at(-1)).toMatchObject({ notebook: 'a.ipynb', attachments: [] });
   });
+});
+
+it('translates the mark of a deleted notebook', async () => {
+  const stage = new Stage();
+  jest
+    .spyOn(stage.services.trans, '__')
+    .mockImplementation((text, ...given) =>
+      text.replace('deleted', 'gelöscht').replace('%1', String(given[0]))
+    );
+  const notebook = 'a.ipynb (deleted)';
+  stage.chats = [
+    { id: 'c', title: 'Sales', notebook, updated: 0, busy: false } as unknown as ChatInfo
+  ];
+  await stage.say('Work.');
+  stage.turn('u');
+  await stage.happens({ ...MESSAGE, notebook }, { kind: 'began' }, DONE);
+  const chips = Array.from(stage.node.querySelectorAll('.tk-Chip'), each => each.textContent);
+  expect(chips).toContain('a.ipynb (gelöscht)');
+  act(() => stage.controller.showHistory(true));
+  await stage.settle();
+  expect(stage.node.querySelector('.tk-Entry-note')?.textContent).toContain('a.ipynb (gelöscht)');
+  fireEvent.change(screen.getByRole('searchbox'), { target: { value: 'gelöscht' } });
+  expect(screen.getAllByRole('listitem')).toHaveLength(1);
 });

@@ -4,13 +4,11 @@ import { Reviews } from '../changes/reviews';
 import { Chats } from '../chat/service';
 import { BrowserStorage } from '../common/storage';
 import { createStore } from '../state/app';
-import type { ITurn } from '../state/chat';
-import { type Compose, type Found, writtenIn } from '../state/compose';
+import { writtenIn } from '../state/compose';
 import { MESSAGE, numbered, type Payload } from '../testing/events';
 import { FakeServer } from '../testing/server';
 import { PanelController } from './controller';
-import { PanelStorage } from './panelStorage';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
 const FILE = { label: 'b.csv', attachment: { kind: 'file', path: 'b.csv' } } as const;
@@ -60,7 +58,6 @@ class Stage {
     const services = {
       store,
       chats: new Chats(api as unknown as ChatApi, this._server.channel, store),
-      memory: new PanelStorage(new BrowserStorage('http://server/')),
       notebook: { seen: this.seen },
       reviews: new Reviews(new BrowserStorage('http://server/'), store)
     };
@@ -71,17 +68,8 @@ class Stage {
     return this.turns.map(({ text }) => text);
   }
 
-  /** The texts of the draft and of those below it. */
-  get drafts(): string[] {
-    const drafts: string[] = [];
-    for (let each: Compose | null = this.panel.state.compose; each !== null; each = each.kept) {
-      drafts.push(each.draft.text);
-    }
-    return drafts;
-  }
-
   get written(): string {
-    return writtenIn(this.panel.state.compose);
+    return writtenIn(this.panel.draft);
   }
 
   /** Write a text, and send it. */
@@ -180,80 +168,6 @@ describe('a message without a response', () => {
     }
   );
 
-  it.each(['ask', 'resend'] as const)(
-    'begins one turn if it is sent again by a button, and later another one (%s)',
-    async way => {
-      const stage = new Stage();
-      await settled();
-      void stage.submit('Hello.');
-      await stage.answer();
-      await stage.publish();
-      const press = (): void => {
-        const { panel } = stage;
-        const [turn] = panel.chat.state.turns;
-        const ways = {
-          ask: () => panel.ask('Go.'),
-          resend: () => panel.resend(turn as ITurn)
-        };
-        void ways[way]();
-      };
-      press();
-      await stage.answer(true, false);
-      if (way === 'ask') {
-        stage.seen.cell = { id: 'y', index: 1, line: '' };
-      }
-      press();
-      await stage.answer();
-      expect(stage.turns).toHaveLength(2);
-      press();
-      await stage.answer(true, false);
-      await stage.publish();
-      press();
-      await stage.answer();
-      expect(stage.turns).toHaveLength(4);
-    }
-  );
-
-  it('begins one turn if it is changed and changed back', async () => {
-    const stage = new Stage();
-    await settled();
-    void stage.submit('Run it.');
-    await stage.answer(true, false);
-    stage.panel.change({ text: 'Run it. Then' });
-    stage.seen.cell = { id: 'y', index: 1, line: '' };
-    void stage.submit('Run it.');
-    await stage.answer();
-    expect([stage.texts, stage.written]).toEqual([['Run it.'], '']);
-    await stage.publish();
-    void stage.submit('Run it.');
-    await stage.answer();
-    expect(stage.texts).toEqual(['Run it.', 'Run it.']);
-  });
-
-  it('is another one than the same words that were sent behind it', async () => {
-    const stage = new Stage();
-    await settled();
-    void stage.submit('Again.');
-    await settled();
-    void stage.submit('Again.');
-    await stage.answer(true, false);
-    await stage.answer();
-    expect(stage.texts).toEqual(['Again.', 'Again.']);
-  });
-
-  it('leaves the drafts below it when it arrives', async () => {
-    const stage = new Stage();
-    await settled();
-    stage.panel.change({ text: 'First.' });
-    stage.panel.write('Second.');
-    stage.panel.write('Third.');
-    void stage.panel.submit();
-    await stage.answer(true, false);
-    expect(stage.written).toBe('Third.\n\nSecond.\n\nFirst.');
-    await stage.publish();
-    expect([stage.written, stage.panel.chat.state.problem]).toEqual(['Second.\n\nFirst.', null]);
-  });
-
   it('begins another turn if it is changed', async () => {
     const stage = new Stage();
     await settled();
@@ -279,22 +193,6 @@ describe('a message without a response', () => {
 });
 
 describe('Stop', () => {
-  it('withdraws a message whose file is being read', async () => {
-    const stage = new Stage();
-    await settled();
-    let read: (found: Found) => void = () => undefined;
-    stage.panel.attach([new Promise<Found>(resolve => (read = resolve))]);
-    void stage.submit('Delete everything.');
-    await settled();
-    expect(stage.written).toBe('');
-    await stage.panel.chat.stop();
-    await settled();
-    expect(stage.written).toBe('Delete everything.');
-    read(FILE);
-    await stage.answer();
-    expect([stage.texts, stage.panel.draft.attached]).toEqual([[], [FILE]]);
-  });
-
   it('stops the turn of a message that was posted, and withdraws those behind it', async () => {
     const stage = new Stage();
     await settled();
@@ -309,19 +207,6 @@ describe('Stop', () => {
     expect(stage.written).toBe('Two.');
   });
 
-  it('stops the turn of a message without a response', async () => {
-    const stage = new Stage();
-    await settled();
-    void stage.submit('One.');
-    await settled();
-    await stage.panel.chat.stop();
-    await stage.answer(true, false);
-    expect(stage.written).toBe('One.');
-    await stage.publish();
-    expect(stage.turns).toMatchObject([{ text: 'One.', stopped: true }]);
-    expect(stage.written).toBe('');
-  });
-
   it('stops none that is sent afterwards', async () => {
     const stage = new Stage();
     await settled();
@@ -333,64 +218,4 @@ describe('Stop', () => {
     await stage.publish();
     expect(stage.turns).toMatchObject([{ stopped: false }, { stopped: false }]);
   });
-});
-
-it('sends each message once, and none after a stop, in whatever order things happen', async () => {
-  let state = 11;
-  const below = (limit: number): number => (state = (state * 48_271) % 2_147_483_647) % limit;
-  const wordsOf = (text: string): string[] => text.match(/w\d+\./g) ?? [];
-  for (let round = 0; round < 20; round++) {
-    const stage = new Stage();
-    await settled();
-    const words: string[] = [];
-    /** The words that were sent before a stop, and not again. */
-    const stopped = new Set<string>();
-    const reading: (() => void)[] = [];
-    const submit = (text: string): void => {
-      wordsOf(text).forEach(word => stopped.delete(word));
-      void (text === stage.panel.draft.text ? stage.panel.submit() : stage.submit(text));
-    };
-    for (let number = 0; number < 14; number++) {
-      const kind = below(9);
-      if (kind < 3) {
-        if (below(3) === 0) {
-          const file = new Promise<Found>(resolve => reading.push(() => resolve({ ...FILE })));
-          stage.panel.attach([file]);
-        }
-        words.push(`w${number}.`);
-        submit([stage.panel.draft.text, `w${number}.`].filter(Boolean).join(' '));
-      } else if (kind === 3) {
-        submit(stage.panel.draft.text);
-      } else if (kind === 4) {
-        void stage.panel.chat.stop();
-        words.filter(word => !stage.written.includes(word)).forEach(word => stopped.add(word));
-      } else if (kind === 5) {
-        reading.shift()?.();
-      } else if (kind === 6) {
-        await stage.publish();
-      } else if (kind === 7) {
-        words.push(`w${number}.`);
-        stage.panel.write(`w${number}.`);
-      } else {
-        await stage.answer(below(3) > 0, below(3) > 0);
-      }
-      if (below(2) === 0) {
-        await settled();
-      }
-    }
-    reading.forEach(read => read());
-    for (let quiet = 0; quiet < 3; quiet++) {
-      quiet = stage.posts.length > 0 ? 0 : quiet;
-      await stage.answer();
-      await stage.publish();
-    }
-    expect(wordsOf([...stage.texts, stage.written].join())).toEqual(expect.arrayContaining(words));
-    // No two turns are of one message, and none is in the box unchanged.
-    const all = [...stage.texts, ...stage.drafts];
-    expect([round, new Set(all).size]).toEqual([round, all.length]);
-    for (const turn of stage.turns) {
-      const isStopped = wordsOf(turn.text).some(word => stopped.has(word));
-      expect([round, turn.text, turn.stopped || !isStopped]).toEqual([round, turn.text, true]);
-    }
-  }
 });

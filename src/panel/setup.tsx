@@ -1,7 +1,7 @@
 import { ServerConnection } from '@jupyterlab/services';
 
 import { showContent } from './dialog';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 import { SetupApi } from './setupApi';
 import { SetupView } from './SetupView';
 

@@ -1,14 +1,13 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
-import { UUID } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
 import { requestCards } from './Question';
-import type { IPanelServices } from './services';
+import type { IPanelServices } from './panelServices';
 import { DropTarget } from './dropTarget';
 import { chatIcon } from '../common/icon';
 import { keepKeyboard } from '../common/keyboard';
-import { PanelController } from './controller';
+import { PanelController, SIDEBAR } from './controller';
 import { Panel } from './Panel';
 import { widen } from './width';
 
@@ -16,15 +15,15 @@ import { widen } from './width';
 export class ChatPanel extends ReactWidget {
   /**
    * @param chat - The chat's id; null for a new chat.
-   * @param _place - The name of the draft of a new chat in a tab; null for the panel in the sidebar.
+   * @param key - The panel's key in the store, which is the same after a reload.
    */
   constructor(
     private readonly _services: IPanelServices,
     chat: string | null,
-    private readonly _place: string | null = null
+    key = SIDEBAR
   ) {
     super();
-    this.controller = new PanelController(_services, `panel ${UUID.uuid4()}`, chat, _place ?? '');
+    this.controller = new PanelController(_services, key, chat);
     this.addClass('tk-Panel');
     this.title.label = _services.trans.__('Claude');
     this.title.caption = _services.trans.__('Chat with Claude');
@@ -92,7 +91,7 @@ export class ChatPanel extends ReactWidget {
    * person's width is kept.
    */
   private _widen(): void {
-    if (this._isWidened || this._place !== null) {
+    if (this._isWidened || this.controller.key !== SIDEBAR) {
       return;
     }
     this._isWidened = true;

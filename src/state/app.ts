@@ -2,7 +2,7 @@
 
 import type { ChatInfo, ErrorInfo, Mode, ModelsInfo, PermissionInfo } from '../api/events';
 import { EMPTY, type IChatState, type IJournal, isBusy } from './chat';
-import type { Compose, IRefused, ISeen } from './compose';
+import { BLANK, type IDraft, type IRefused, type ISeen, joined } from './compose';
 import type { IKept } from './keptChanges';
 import { DEFAULTS, type IPreferences } from './preferences';
 import { Store } from './store';
@@ -27,7 +27,8 @@ export interface IOpenChat extends IChatState {
 export interface IPanelState {
   /** The chat's key in `IAppState.open`. */
   chat: string;
-  compose: Compose;
+  /** The draft's name in `IAppState.drafts`: the id of its chat, or the panel's key for a new chat. */
+  draft: string;
   /** The person's choice for the next messages; null for the default. */
   mode: Mode | null;
   model: string | null;
@@ -55,6 +56,8 @@ export interface IAppState {
   /** The current notebook and cells; null if no notebook is open. */
   seen: ISeen | null;
   panels: Readonly<Record<string, IPanelState>>;
+  /** What is being written, by name. */
+  drafts: Readonly<Record<string, IDraft>>;
   /** JupyterLab's theme; empty until it changes. */
   theme: string;
 }
@@ -83,6 +86,7 @@ export function createStore(some: Partial<IAppState> = {}): AppStore {
     preferences: DEFAULTS,
     seen: null,
     panels: {},
+    drafts: {},
     theme: '',
     ...some
   });
@@ -108,6 +112,25 @@ export function modelOf({ models, preferences }: IAppState, { model }: IPanelSta
   const name = model ?? preferences.model;
   // Before they are loaded, the server checks it.
   return (models?.models ?? [name]).includes(name) ? name : '';
+}
+
+/** Return what is being written in a panel. */
+export function draftOf({ drafts }: IAppState, { draft }: Pick<IPanelState, 'draft'>): IDraft {
+  return drafts[draft] ?? BLANK;
+}
+
+/** Return the state with another draft of this name. */
+export function withDraft(state: IAppState, name: string, draft: IDraft): IAppState {
+  const drafts = draft === BLANK ? without(state.drafts, name) : { ...state.drafts, [name]: draft };
+  return { ...state, drafts };
+}
+
+/** Return the state with a draft moved behind another one. */
+export function withMovedDraft(state: IAppState, from: string, to: string): IAppState {
+  const left = state.drafts[from] ?? null;
+  return from === to || left === null
+    ? state
+    : withDraft(withDraft(state, from, BLANK), to, joined(state.drafts[to] ?? BLANK, left));
 }
 
 /** Return a record without a key. */

@@ -1,17 +1,7 @@
 import { reduce } from './reduce';
 import { EMPTY } from './chat';
 import { MESSAGE, numbered, PLANNED, story } from '../testing/events';
-import {
-  asNew,
-  BLANK,
-  type Compose,
-  joinDrafts,
-  messageAgain,
-  messageOf,
-  NOTHING,
-  settled,
-  writtenIn
-} from './compose';
+import { BLANK, type IDraft, messageAgain, messageOf, settled } from './compose';
 
 const SEEN = {
   notebook: 'a.ipynb',
@@ -68,43 +58,22 @@ describe('a message that is sent again', () => {
 
 describe('a draft', () => {
   const draft = { ...BLANK, text: 'Better' };
-  const edit: Compose = { kind: 'edit', turn: 't', draft, kept: null };
-  const revise: Compose = { ...edit, kind: 'revise' };
+  const edit: IDraft = { ...draft, instead: { kind: 'edit', turn: 't' } };
+  const revise: IDraft = { ...draft, instead: { kind: 'revise', turn: 't' } };
   const done = { kind: 'done', end: 'done', text: '' } as const;
 
   it('is an edit until its message is replaced', () => {
     const { turns } = reduce(EMPTY, story(MESSAGE, done));
     expect(settled(edit, turns)).toBe(edit);
     const replaced = reduce({ last: 3, turns }, [numbered({ ...MESSAGE, replaces: 't' }, 4, 'u')]);
-    expect(settled(edit, replaced.turns)).toEqual(asNew(edit));
-    expect(settled(edit, [])).toEqual(asNew(edit));
+    expect(settled(edit, replaced.turns)).toEqual(draft);
+    expect(settled(edit, [])).toEqual(draft);
   });
 
   it('is an answer to a plan while that is pending', () => {
     const made = reduce(EMPTY, story(MESSAGE, PLANNED));
     expect(settled(revise, made.turns)).toBe(revise);
     const events = [numbered(MESSAGE, 4, 'u')];
-    expect(settled(revise, reduce(made, events).turns).kind).toBe('new');
-  });
-
-  it('joins a message that was not accepted with what was typed since', () => {
-    const since: Compose = { kind: 'new', draft: { ...BLANK, text: 'More' }, kept: null };
-    expect(joinDrafts(edit, NOTHING)).toBe(edit);
-    expect(joinDrafts(edit, since)).toMatchObject({
-      kind: 'edit',
-      turn: 't',
-      draft: { text: 'Better\n\nMore' }
-    });
-    expect(joinDrafts(since, edit)).toMatchObject({
-      kind: 'edit',
-      draft: { text: 'More\n\nBetter' }
-    });
-  });
-
-  it('is saved with the former drafts', () => {
-    const kept = { ...asNew(edit), kept: asNew({ ...edit, draft: { ...BLANK, text: 'First' } }) };
-    expect(writtenIn({ ...revise, draft: { ...BLANK, text: 'Last' }, kept })).toBe(
-      'Last\n\nBetter\n\nFirst'
-    );
+    expect(settled(revise, reduce(made, events).turns)).toEqual(draft);
   });
 });

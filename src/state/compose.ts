@@ -1,5 +1,3 @@
-import { UUID } from '@lumino/coreutils';
-
 import type { IMessage } from '../api/client';
 import type { Attachment, Mode } from '../api/events';
 import type { ITurn } from './chat';
@@ -42,32 +40,23 @@ export function isRefused(found: Found): found is IRefused {
   return 'why' in found;
 }
 
-/** A message to be sent. The same one has the same key, be the cursor elsewhere; default: all of it. */
-export type Sendable = IMessage & { key?: string };
-
-/** Files that are being read. */
-export type Reading = Promise<readonly Found[]>;
-
 /** A message that is being written. */
 export interface IDraft {
   text: string;
   attached: readonly IAttached[];
-  /** What will be attached once it is read. */
-  attaching: readonly Reading[];
   /** Whether the person has removed the chip of the current notebook or cell. */
   withoutNotebook: boolean;
   withoutCell: boolean;
+  /** The turn whose message it replaces, or whose plan it changes; null for a new message. */
+  instead: { kind: 'edit' | 'revise'; turn: string } | null;
+  /** The former draft, which comes back when this one is sent; null for none. */
+  before: IDraft | null;
+  /**
+   * The id of its message, from the first time it was sent until it is changed; null if it was not sent.
+   * Sent again under the same id, it begins no second turn.
+   */
+  id: string | null;
 }
-
-/**
- * What a person writes: a new message, one that replaces the message of a turn (`edit`), or changes to
- * the plan of a turn (`revise`).
- */
-export type Compose = {
-  draft: IDraft;
-  /** The former draft, which comes back when this one is sent. */
-  kept: Compose | null;
-} & ({ kind: 'new' } | { kind: 'edit' | 'revise'; turn: string });
 
 /** Cells of a notebook that a message is about. */
 export interface IAbout {
@@ -87,15 +76,12 @@ export interface IOptions {
 export const BLANK: IDraft = {
   text: '',
   attached: [],
-  attaching: [],
   withoutNotebook: false,
-  withoutCell: false
+  withoutCell: false,
+  instead: null,
+  before: null,
+  id: null
 };
-
-export const NOTHING: Compose = { kind: 'new', draft: BLANK, kept: null };
-
-/** The ids of messages, and of drafts. A draft that is changed is another one, and so is its message. */
-const messageIds = new WeakMap<IDraft | IMessage, string>();
 
 /** Maximum length of an attachment's title, which the server checks. */
 const MAX_TITLE = 200;
@@ -118,8 +104,8 @@ export function goesWith(attached: IAttached, about: string | undefined): boolea
 }
 
 /** Return whether nothing was written or attached. */
-export function isBlank({ draft: { text, attached, attaching }, kept }: Compose): boolean {
-  return text.trim() === '' && attached.length + attaching.length === 0 && kept === null;
+export function isBlank({ text, attached, before }: IDraft): boolean {
+  return text.trim() === '' && attached.length === 0 && before === null;
 }
 
 /** Attach what was found to a draft. Return what was not attached, too. */
@@ -136,6 +122,7 @@ export function attach(
     draft: {
       ...draft,
       attached: attached.slice(0, MAX_ATTACHED),
+      id: null,
       // A cell needs its notebook.
       withoutNotebook: draft.withoutNotebook && !some.some(needsNotebook)
     },
@@ -143,100 +130,44 @@ export function attach(
   };
 }
 
-/** Change the draft for which something is being read, be it a former one. */
-export function whereRead(
-  compose: Compose,
-  reading: Reading,
-  change: (draft: IDraft) => IDraft
-): Compose {
-  const { draft, kept } = compose;
-  const attaching = draft.attaching.filter(each => each !== reading);
-  if (attaching.length < draft.attaching.length) {
-    const whole = change({ ...draft, attaching });
-    messageIds.set(whole, messageId(draft));
-    return { ...compose, draft: whole };
+/** Return the draft, as a new message if its turn was replaced or its plan was answered. */
+export function settled(draft: IDraft, turns: readonly ITurn[]): IDraft {
+  const { instead } = draft;
+  if (instead === null) {
+    return draft;
   }
-  const before = kept && whereRead(kept, reading, change);
-  return before === kept ? compose : { ...compose, kept: before };
+  const turn = turns.find(each => each.id === instead.turn);
+  const isOpen = instead.kind === 'edit' ? turn?.replaced === false : turn?.plans === true;
+  return isOpen ? draft : { ...draft, instead: null };
 }
 
-/** Return the id of a draft's message: the same one when it is sent again without a change. */
-export function messageId(draft: IDraft | IMessage): string {
-  const id = messageIds.get(draft) ?? UUID.uuid4();
-  messageIds.set(draft, id);
-  return id;
-}
-
-/** Return the message of a draft once its attachments are read; null if one could not be attached. */
-export async function sendable(
-  compose: Compose,
-  toMessage: (draft: IDraft) => IMessage
-): Promise<Sendable | null> {
-  const { draft } = compose;
-  const id = messageId(draft);
-  const { draft: whole, refused } = attach(draft, (await Promise.all(draft.attaching)).flat());
-  return refused.length > 0
-    ? null
-    : unbound({
-        ...toMessage(whole),
-        id,
-        replaces: compose.kind === 'edit' ? compose.turn : undefined
-      });
-}
-
-/** Return a message that is the same one when it is sent again with the cursor in another cell. */
-export function unbound(message: IMessage): Sendable {
-  const all = { ...message, id: '', active_cell: '', selected_cells: [] };
-  return { ...message, key: JSON.stringify(all) };
-}
-
-/** Return whether a draft was sent, and its message is in the chat. */
-export function hasArrived({ draft }: Compose, turns: readonly ITurn[]): boolean {
-  return turns.some(({ message }) => message != null && message === messageIds.get(draft));
-}
-
-/** Return a new message with the same draft. */
-export function asNew({ draft, kept }: Compose): Compose {
-  return { kind: 'new', draft, kept };
-}
-
-/** Return the message, as a new one if its turn was replaced or its plan was answered. */
-export function settled(compose: Compose, turns: readonly ITurn[]): Compose {
-  if (compose.kind === 'new') {
-    return compose;
-  }
-  const turn = turns.find(each => each.id === compose.turn);
-  const isOpen = compose.kind === 'edit' ? turn?.replaced === false : turn?.plans === true;
-  return isOpen ? compose : asNew(compose);
-}
-
-/** Join two messages, the first one first. */
-export function joinDrafts(first: Compose, second: Compose): Compose {
-  if (isBlank(second)) {
+/** Join two drafts, the first one first. */
+export function joined(first: IDraft, second: IDraft | null): IDraft {
+  if (second === null || isBlank(second)) {
     return first;
   }
-  const { draft } = second;
-  const both = {
-    ...draft,
-    text: [first.draft.text, draft.text].filter(text => text.trim() !== '').join('\n\n'),
-    attached: joined(first.draft.attached, draft.attached).slice(0, MAX_ATTACHED),
-    attaching: joined(first.draft.attaching, draft.attaching)
+  return {
+    ...second,
+    text: [first.text, second.text].filter(text => text.trim() !== '').join('\n\n'),
+    attached: [...new Set([...first.attached, ...second.attached])].slice(0, MAX_ATTACHED),
+    instead: second.instead ?? first.instead,
+    id: null
   };
-  return { ...(second.kind === 'new' ? first : second), draft: both, kept: second.kept };
 }
 
-function joined<T>(first: readonly T[], second: readonly T[]): T[] {
-  return [...new Set([...first, ...second])];
+/** Return what comes back after another draft is sent in place of this one; null if it is blank. */
+export function laidAside(draft: IDraft): IDraft | null {
+  const all = joined({ ...draft, instead: null, before: null }, draft.before);
+  return isBlank(all) ? null : all;
 }
 
-/** Return the text of the draft and of the former ones. */
-export function writtenIn({ draft, kept }: Compose): string {
-  const before = kept === null ? '' : writtenIn(kept);
-  return before.trim() === '' ? draft.text : `${draft.text}\n\n${before}`;
+/** Return the text of a draft and of the former one. */
+export function writtenIn({ text, before }: IDraft): string {
+  return [text, before?.text ?? ''].filter(each => each.trim() !== '').join('\n\n');
 }
 
 /** Return the draft of a sent message, with its attachments. */
-export function draftOf(
+export function draftOfTurn(
   turn: Pick<ITurn, 'text' | 'notebook' | 'attachments'>,
   sent: IMessage | null
 ): IDraft {
@@ -282,14 +213,6 @@ export function messageOf(
     selected_cells: here?.selected.length ? here.selected.slice(0, MAX_SELECTED) : undefined,
     attachments: attached.length > 0 ? attachments : undefined
   };
-}
-
-/** Return what is being written with the note of a request before it, or after it. */
-export function withNote(now: Compose, text: string, isFirst: boolean): Compose {
-  const note: Compose = { ...NOTHING, draft: { ...BLANK, text } };
-  return isFirst || isBlank(now)
-    ? { ...note, kept: isBlank(now) ? null : now }
-    : { ...now, kept: { ...note, kept: now.kept } };
 }
 
 /** How a message is sent again. */

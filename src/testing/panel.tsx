@@ -20,10 +20,9 @@ import type {
 import { Reviews } from '../changes/reviews';
 import { Chats } from '../chat/service';
 import { PanelController } from '../panel/controller';
-import { PanelStorage } from '../panel/panelStorage';
 import type { NotebookContext } from '../panel/notebook';
 import { Panel } from '../panel/Panel';
-import type { IPanelServices } from '../panel/services';
+import type { IPanelServices } from '../panel/panelServices';
 import { keepKeyboard } from '../common/keyboard';
 import { BrowserStorage } from '../common/storage';
 import { Questions } from '../questions/model';
@@ -72,7 +71,6 @@ export class Stage {
       chats,
       commands: this.commands,
       languages: null,
-      memory: new PanelStorage(new BrowserStorage('http://server/')),
       notebook: Object.assign(this.notebook, { seen: this.store.state.seen }) as NotebookContext,
       questions,
       reviews,
@@ -137,6 +135,7 @@ export class Stage {
   async happens(...payloads: Payload[]): Promise<void> {
     for (const payload of payloads) {
       const event = numbered(payload, ++this._count, this._turn);
+      this.past = [...this.past, event];
       this.server.publish({ chat: 'c' }, event, event.number);
     }
     await this.settle();
