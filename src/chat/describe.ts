@@ -7,104 +7,36 @@ import { errorCode } from '../state/reduce';
 import type { ICall, ITurn } from '../state/chat';
 import { runsOf } from './runs';
 
-/** The titles of a call before, while and after it is done. */
-interface IPhrases {
-  /** As a request: "add a cell". */
-  ask: string;
-  doing?: string;
-  /** Default: the request. */
-  done?: string;
-}
-
-/** Return the title of a call. */
+/** Return the title of a call: the tool's name in words, and what it is about. */
 export function describe(call: ICall, trans: TranslationBundle): string {
-  const { ask, doing, done = upper(ask) } = phrasesOf(call, trans);
+  const title = titleOf(call);
   switch (call.status) {
     case 'pending':
-      return upper(ask);
     case 'running':
-      return doing ?? upper(ask);
+    case 'complete':
+      return upper(title);
     case 'denied':
-      return trans.__('Denied: %1', ask);
+      return trans.__('Denied: %1', title);
     case 'stopped':
-      return trans.__('Stopped: %1', ask);
+      return trans.__('Stopped: %1', title);
     case 'error':
       // A cell that raised was run; a tool that refused did nothing.
       return call.result === null || errorCode(call.result.structured) !== null
-        ? trans.__('Failed: %1', ask)
-        : done;
-    case 'complete':
-      return done;
+        ? trans.__('Failed: %1', title)
+        : upper(title);
   }
 }
 
-function phrasesOf(call: ICall, trans: TranslationBundle): IPhrases {
-  const given = call.arguments;
+/** Return `execute_cell` as "execute cell 3", and `read_file` as "read file a.csv". */
+function titleOf(call: ICall): string {
+  const { notebook, path, name } = call.arguments;
+  const words = call.tool.replaceAll('_', ' ');
   const index = indexOf(call);
   // The model's name of the cell (an id, an address) means nothing to a person.
-  const cell = index === null ? trans.__('a cell') : trans.__('cell %1', numberOf(index));
-  const path = text(given['notebook']) || text(given['path']);
-  const name = text(given['name']);
-  switch (call.tool) {
-    case 'read_notebook':
-    case 'list_cells':
-    case 'read_file':
-      return path
-        ? { ask: trans.__('read %1', path), done: trans.__('Read %1', path) }
-        : { ask: trans.__('read the notebook'), done: trans.__('Read the notebook') };
-    case 'read_cell':
-      return { ask: trans.__('read %1', cell), done: trans.__('Read %1', cell) };
-    case 'use_notebook':
-      return { ask: trans.__('open %1', path), done: trans.__('Opened %1', path) };
-    case 'create_notebook':
-      return { ask: trans.__('create %1', path), done: trans.__('Created %1', path) };
-    case 'insert_cell':
-      return { ask: trans.__('add a cell'), done: trans.__('Added a cell') };
-    case 'insert_and_execute_cell':
-      return {
-        ask: trans.__('add and run a cell'),
-        doing: trans.__('Adding and running a cell'),
-        done: trans.__('Added and ran a cell')
-      };
-    case 'overwrite_cell':
-    case 'edit_cell':
-      return { ask: trans.__('change %1', cell), done: trans.__('Changed %1', cell) };
-    case 'delete_cell':
-      return { ask: trans.__('delete %1', cell), done: trans.__('Deleted %1', cell) };
-    case 'move_cell':
-      return { ask: trans.__('move %1', cell), done: trans.__('Moved %1', cell) };
-    case 'execute_cell':
-      return {
-        ask: trans.__('run %1', cell),
-        doing: trans.__('Running %1', cell),
-        done: trans.__('Ran %1', cell)
-      };
-    case 'execute_cells':
-      return {
-        ask: trans.__('run cells'),
-        doing: trans.__('Running cells'),
-        done: trans.__('Ran cells')
-      };
-    case 'execute_ipython':
-      return {
-        ask: trans.__('run code'),
-        doing: trans.__('Running code'),
-        done: trans.__('Ran code')
-      };
-    case 'write_notebook':
-      return path
-        ? { ask: trans.__('write %1', path), done: trans.__('Wrote %1', path) }
-        : { ask: trans.__('write the notebook'), done: trans.__('Wrote the notebook') };
-    case 'search_cells':
-      return { ask: trans.__('search the cells'), done: trans.__('Searched the cells') };
-    case 'list_variables':
-      return { ask: trans.__('list the variables'), done: trans.__('Listed the variables') };
-    case 'inspect_variable':
-      return { ask: trans.__('inspect %1', name), done: trans.__('Inspected %1', name) };
-    default:
-      // `interrupt_kernel` as "interrupt kernel".
-      return { ask: call.tool.replaceAll('_', ' ') };
-  }
+  const about = words.endsWith(' cell')
+    ? index !== null && numberOf(index)
+    : notebook || path || name;
+  return typeof about === 'string' || typeof about === 'number' ? `${words} ${about}` : words;
 }
 
 /** Return the status of a running turn. */
@@ -161,10 +93,6 @@ function indexOf({ arguments: given, changes, question, result }: ICall): number
   ];
   const found = known.find((each): each is number => typeof each === 'number' && each >= 0);
   return found ?? null;
-}
-
-function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
 }
 
 function upper(words: string): string {

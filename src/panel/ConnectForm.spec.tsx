@@ -5,6 +5,7 @@ import { ApiError } from '../api/client';
 import type { ConnectionInfo, ModelsInfo, StoredConnection } from '../api/events';
 import { Connect } from './ConnectForm';
 import type { INewConnection } from './connectApi';
+import { type IPanelContext, ServicesProvider } from './services';
 
 const KEY = 'sk-ant-canary-0123456789';
 
@@ -47,9 +48,14 @@ class Page {
         return Promise.resolve(infoOf(null));
       }
     };
-    const trans = nullTranslator.load('tk-ai-extension');
+    const services = {
+      trans: nullTranslator.load('tk-ai-extension'),
+      chats: { refresh: () => this.changes++ }
+    } as unknown as IPanelContext;
     const { container } = render(
-      <Connect api={api} trans={trans} onChange={() => this.changes++} />
+      <ServicesProvider value={services}>
+        <Connect api={api} />
+      </ServicesProvider>
     );
     await settle();
     return container;

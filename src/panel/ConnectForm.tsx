@@ -1,16 +1,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { type FormEvent, type JSX, useEffect, useId, useRef, useState } from 'react';
 
-import { ApiError } from '../api/client';
 import type { ConnectionInfo, ErrorInfo, StoredConnection } from '../api/events';
 import type { ConnectionApi, INewConnection, Provider } from './connectApi';
 import { Button } from './controls';
+import { Failure, problemOf } from './Problem';
+import { useServices } from './services';
 
 interface IProps {
   api: Pick<ConnectionApi, 'read' | 'connect' | 'disconnect'>;
-  trans: TranslationBundle;
-  /** Called after a model was connected or disconnected. */
-  onChange: () => void;
 }
 
 type FieldName = 'base_url' | 'secret' | 'region' | 'project' | 'model';
@@ -24,7 +22,8 @@ interface IField {
 }
 
 /** The connected model, and the form to connect, replace or disconnect one. */
-export function Connect({ api, trans, onChange }: IProps): JSX.Element {
+export function Connect({ api }: IProps): JSX.Element {
+  const { chats, trans } = useServices();
   const [info, setInfo] = useState<ConnectionInfo | null>(null);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const [replaces, setReplaces] = useState(false);
@@ -46,7 +45,7 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
     setProblem(null);
     setReplaces(false);
     setDone({ text: message });
-    onChange();
+    void chats.refresh();
   };
   const disconnect = async (): Promise<void> => {
     try {
@@ -70,7 +69,7 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
         {trans.__('Chats use: %1.', models.label)} {sourceOf(info, trans)}{' '}
         {!models.ready && models.hint}
       </div>
-      {stored !== null && <Stored stored={stored} trans={trans} />}
+      {stored !== null && <Stored stored={stored} />}
       {problem !== null && <Failure problem={problem} />}
       {!info.allowed && (
         <p>{trans.__('You cannot connect a model here. Ask your administrator.')}</p>
@@ -86,30 +85,30 @@ export function Connect({ api, trans, onChange }: IProps): JSX.Element {
       {info.allowed && (stored === null || replaces) && (
         <ConnectForm
           stored={stored}
-          trans={trans}
           connect={async connection => show(await api.connect(connection), trans.__('Connected.'))}
         />
       )}
-      {info.allowed && <Variables trans={trans} />}
+      {info.allowed && <Variables />}
     </div>
   );
 }
 
 interface IFormProps {
   stored: StoredConnection | null;
-  trans: TranslationBundle;
   /** Tests and stores a connection. */
   connect: (connection: INewConnection) => Promise<void>;
 }
 
 /** The form. What is entered stays in its fields, and is in no state. */
-function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
+function ConnectForm({ stored, connect }: IFormProps): JSX.Element {
+  const { trans } = useServices();
   const id = useId();
   const form = useRef<HTMLFormElement>(null);
   const [provider, setProvider] = useState((stored?.provider ?? 'anthropic') as Provider);
   const [busy, setBusy] = useState(false);
+  const providers = providersOf(trans);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
-  const fields = fieldsOf(provider, trans);
+  const { fields = [], tested } = providers.find(({ name }) => name === provider) ?? {};
   const wrong = problem === null ? null : (problem.details?.['field'] as FieldName | undefined);
 
   useEffect(() => {
@@ -151,7 +150,7 @@ function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
     <form ref={form} className="tk-Form" noValidate onSubmit={event => void submit(event)}>
       <fieldset disabled={busy}>
         <legend>{trans.__('Provider')}</legend>
-        {providersOf(trans).map(([name, label, note]) => (
+        {providers.map(({ name, label, note }) => (
           <label key={name} className="tk-Form-row">
             <input
               type="radio"
@@ -178,7 +177,6 @@ function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
           value={stored?.provider === provider ? valueOf(stored, field.name) : ''}
           keeps={field.name === 'secret' && stored?.provider === provider ? stored.ending : null}
           problem={wrong === field.name ? `${id}-problem` : null}
-          trans={trans}
         />
       ))}
       {problem !== null && <Failure id={`${id}-problem`} problem={problem} />}
@@ -189,7 +187,7 @@ function ConnectForm({ stored, trans, connect }: IFormProps): JSX.Element {
         <span className="tk-Form-note" aria-live="polite">
           {busy
             ? trans.__('One short message is sent to the provider.')
-            : provider === 'bedrock' || provider === 'vertex'
+            : tested === false
               ? trans.__('It is tested by your first message.')
               : ''}
         </span>
@@ -206,10 +204,10 @@ interface IFieldProps {
   keeps: string | null;
   /** The id of the error about this field. */
   problem: string | null;
-  trans: TranslationBundle;
 }
 
-function Field({ id, field, value, keeps, problem, trans }: IFieldProps): JSX.Element {
+function Field({ id, field, value, keeps, problem }: IFieldProps): JSX.Element {
+  const { trans } = useServices();
   const input = useRef<HTMLInputElement>(null);
   const { name, label, placeholder, required = false } = field;
   const hint =
@@ -262,29 +260,11 @@ function Field({ id, field, value, keeps, problem, trans }: IFieldProps): JSX.El
   );
 }
 
-interface IFailureProps {
-  id?: string;
-  problem: ErrorInfo;
-}
-
-function Failure({ id, problem }: IFailureProps): JSX.Element {
-  return (
-    <div id={id} className="tk-Problem" role="alert">
-      <div className="tk-Problem-message">{problem.message}</div>
-      <div className="tk-Problem-hint">{problem.hint}</div>
-    </div>
-  );
-}
-
-interface IStoredProps {
-  stored: StoredConnection;
-  trans: TranslationBundle;
-}
-
 /** The stored connection, without its key. */
-function Stored({ stored, trans }: IStoredProps): JSX.Element {
+function Stored({ stored }: { stored: StoredConnection }): JSX.Element {
+  const { trans } = useServices();
   const { base_url, ending, in_force, model, region } = stored;
-  const label = providersOf(trans).find(([name]) => name === stored.provider)?.[1];
+  const label = providersOf(trans).find(({ name }) => name === stored.provider)?.label;
   const where = [base_url ?? region ?? '', model].filter(part => part !== '').join(', ');
   const kept = trans.__('It is kept in a file that only you can read.');
   return (
@@ -297,7 +277,8 @@ function Stored({ stored, trans }: IStoredProps): JSX.Element {
 }
 
 /** How the same is done without the form. */
-function Variables({ trans }: { trans: TranslationBundle }): JSX.Element {
+function Variables(): JSX.Element {
+  const { trans } = useServices();
   const ways: [string, string][] = [
     ['ANTHROPIC_API_KEY', trans.__('an Anthropic API key')],
     ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription token, printed by `claude setup-token`')],
@@ -324,40 +305,43 @@ function Variables({ trans }: { trans: TranslationBundle }): JSX.Element {
   );
 }
 
-/** Return name, label and note of each provider. */
-function providersOf(trans: TranslationBundle): [Provider, string, string][] {
-  return [
-    ['anthropic', trans.__('Anthropic API'), trans.__('with an API key')],
-    ['oauth', trans.__('Claude subscription'), trans.__('with the token of `claude setup-token`')],
-    ['compatible', trans.__('Compatible endpoint'), trans.__('a gateway, LiteLLM, Ollama')],
-    ['bedrock', trans.__('Amazon Bedrock'), ''],
-    ['vertex', trans.__('Google Vertex AI'), '']
-  ];
+interface IProvider {
+  name: Provider;
+  label: string;
+  note: string;
+  /** Set if a connection is not tested before it is stored. */
+  tested?: false;
+  fields: readonly IField[];
 }
 
-function fieldsOf(provider: Provider, trans: TranslationBundle): IField[] {
+/** Return the providers with their fields. */
+function providersOf(trans: TranslationBundle): IProvider[] {
+  const kept = trans.__('It is kept for you only, and sent to this provider only.');
+  const secret = { name: 'secret', hint: kept, required: true } as const;
+  const region = { name: 'region', label: trans.__('Region'), required: true } as const;
   const model: IField = {
     name: 'model',
     label: trans.__('Model (optional)'),
     hint: trans.__('Leave it empty for the provider’s default.')
   };
-  const kept = trans.__('It is kept for you only, and sent to this provider only.');
-  const region: IField = { name: 'region', label: trans.__('Region'), required: true };
-  switch (provider) {
-    case 'anthropic':
-      return [
-        {
-          name: 'secret',
-          label: trans.__('API key'),
-          placeholder: 'sk-ant-…',
-          hint: kept,
-          required: true
-        }
-      ];
-    case 'oauth':
-      return [{ name: 'secret', label: trans.__('Token'), hint: kept, required: true }];
-    case 'compatible':
-      return [
+  return [
+    {
+      name: 'anthropic',
+      label: trans.__('Anthropic API'),
+      note: trans.__('with an API key'),
+      fields: [{ ...secret, label: trans.__('API key'), placeholder: 'sk-ant-…' }]
+    },
+    {
+      name: 'oauth',
+      label: trans.__('Claude subscription'),
+      note: trans.__('with the token of `claude setup-token`'),
+      fields: [{ ...secret, label: trans.__('Token') }]
+    },
+    {
+      name: 'compatible',
+      label: trans.__('Compatible endpoint'),
+      note: trans.__('a gateway, LiteLLM, Ollama'),
+      fields: [
         {
           name: 'base_url',
           label: trans.__('Base URL'),
@@ -372,9 +356,14 @@ function fieldsOf(provider: Provider, trans: TranslationBundle): IField[] {
           )
         },
         { ...model, hint: trans.__('Leave it empty for the first model that the endpoint lists.') }
-      ];
-    case 'bedrock':
-      return [
+      ]
+    },
+    {
+      name: 'bedrock',
+      label: trans.__('Amazon Bedrock'),
+      note: '',
+      tested: false,
+      fields: [
         { ...region, placeholder: 'eu-west-1' },
         {
           name: 'secret',
@@ -382,9 +371,14 @@ function fieldsOf(provider: Provider, trans: TranslationBundle): IField[] {
           hint: trans.__('Leave it empty to use the AWS credentials of the server.')
         },
         model
-      ];
-    case 'vertex':
-      return [
+      ]
+    },
+    {
+      name: 'vertex',
+      label: trans.__('Google Vertex AI'),
+      note: '',
+      tested: false,
+      fields: [
         { ...region, placeholder: 'global' },
         {
           name: 'project',
@@ -393,8 +387,9 @@ function fieldsOf(provider: Provider, trans: TranslationBundle): IField[] {
           required: true
         },
         model
-      ];
-  }
+      ]
+    }
+  ];
 }
 
 function valueOf(stored: StoredConnection, name: FieldName): string {
@@ -411,10 +406,4 @@ function sourceOf({ models, stored }: ConnectionInfo, trans: TranslationBundle):
     default:
       return stored?.in_force === true ? trans.__('It was connected here.') : '';
   }
-}
-
-function problemOf(error: unknown): ErrorInfo {
-  return error instanceof ApiError
-    ? error.problem
-    : { code: 'failed', message: String(error), hint: '', retryable: true };
 }

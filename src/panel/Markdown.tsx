@@ -10,7 +10,6 @@ import type { JSX } from 'react';
 import { blocksOf, fenced, type IBlock } from '../chat/blocks';
 import { copyText } from './browser';
 import { ToolButton } from './controls';
-import { keepSelection } from './selection';
 import type { IPanelServices } from './panelServices';
 import { useSelector, useServices } from './services';
 
@@ -103,7 +102,6 @@ class Renderer {
         const source = this._wanted;
         this._wanted = null;
         const model = new MimeModel({ data: { 'text/markdown': source }, trusted: false });
-        const select = keepSelection(this._widget.node);
         await this._widget.renderModel(model);
         for (const table of this._widget.node.querySelectorAll('table')) {
           // A wide table can be scrolled with the keyboard, too.
@@ -112,7 +110,6 @@ class Renderer {
         for (const box of this._widget.node.querySelectorAll('input[type=checkbox]')) {
           box.setAttribute('aria-label', box.parentElement?.textContent.trim() ?? '');
         }
-        select();
       }
     } finally {
       this._busy = false;

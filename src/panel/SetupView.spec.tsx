@@ -2,10 +2,10 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
-import type { ChatSetupInfo, ServerStatus, StandingInfo } from '../api/events';
+import type { ChatInfo, ChatSetupInfo, ServerStatus, StandingInfo } from '../api/events';
+import { createStore } from '../state/app';
+import { type IPanelContext, ServicesProvider } from './services';
 import { SetupView } from './SetupView';
-
-const trans = nullTranslator.load('tk-ai-extension');
 
 const SERVER: ServerStatus = {
   name: 'mine',
@@ -13,8 +13,6 @@ const SERVER: ServerStatus = {
   enabled: true,
   problem: ''
 };
-
-const serverOf = (name: string): ServerStatus => ({ ...SERVER, name });
 
 const SETUP: ChatSetupInfo = {
   instructions: { path: 'AGENTS.md', characters: 25_000, limit: 20_000 },
@@ -69,14 +67,15 @@ class Page {
         return Promise.resolve(this.approvals.filter(each => each.id !== id));
       }
     };
-    const titleOf = (id: string): string | undefined => (id === 'c' ? 'Sales' : undefined);
+    const services = {
+      trans: nullTranslator.load('tk-ai-extension'),
+      commands: { execute: (_: string, { path }: { path: string }) => this.opened.push(path) },
+      store: createStore({ chats: [{ id: 'c', title: 'Sales' } as ChatInfo] })
+    } as unknown as IPanelContext;
     render(
-      <SetupView
-        api={api}
-        titleOf={titleOf}
-        onOpen={path => this.opened.push(path)}
-        trans={trans}
-      />
+      <ServicesProvider value={services}>
+        <SetupView api={api} close={() => undefined} />
+      </ServicesProvider>
     );
     await settle();
   }
@@ -173,52 +172,5 @@ describe('standing approvals', () => {
     await settle();
     expect(page.removed).toEqual(['a2']);
     expect(within(region('Standing approvals')).getAllByRole('listitem')).toHaveLength(2);
-  });
-});
-
-describe('acts that follow each other quickly', () => {
-  it('are sent one after the other, and the last answer is shown', async () => {
-    let setup = { ...SETUP, servers: { ...SETUP.servers, servers: ['a', 'b'].map(serverOf) } };
-    let approvals: StandingInfo[] = ['1', '2'].map(id => ({ ...APPROVAL, id, tool: `tool ${id}` }));
-    const waiting: ((failed?: ApiError) => void)[] = [];
-    const answer = <T,>(value: T): Promise<T> =>
-      new Promise((resolve, reject) =>
-        waiting.push(failed => (failed === undefined ? resolve(value) : reject(failed)))
-      );
-    const api = {
-      read: () => Promise.resolve(setup),
-      approvals: () => Promise.resolve(approvals),
-      switchServer: (name: string, enabled: boolean) => {
-        const servers = setup.servers.servers.map(each =>
-          each.name === name ? { ...each, enabled } : each
-        );
-        setup = { ...setup, servers: { ...setup.servers, servers } };
-        return answer(setup);
-      },
-      removeApproval: (id: string) => {
-        approvals = approvals.filter(each => each.id !== id);
-        return answer(approvals);
-      }
-    };
-    render(
-      <SetupView api={api} titleOf={() => undefined} onOpen={() => undefined} trans={trans} />
-    );
-    await settle();
-    const boxes = screen.getAllByRole<HTMLInputElement>('checkbox');
-    boxes.forEach(each => fireEvent.click(each));
-    within(region('Standing approvals'))
-      .getAllByRole('button')
-      .forEach(each => fireEvent.click(each));
-    // The third one fails, and what follows it is sent all the same.
-    const refusal = new ApiError({ code: 'read_only', message: 'No.', hint: '', retryable: false });
-    for (const failed of [undefined, undefined, refusal, undefined]) {
-      await settle();
-      expect(waiting).toHaveLength(1);
-      waiting.shift()?.(failed);
-    }
-    await settle();
-    expect(boxes.map(each => each.checked)).toEqual([false, false]);
-    expect(region('Standing approvals').textContent).toContain('None.');
-    expect(screen.getByRole('alert').textContent).toContain('No.');
   });
 });

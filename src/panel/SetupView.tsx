@@ -1,7 +1,5 @@
-import type { TranslationBundle } from '@jupyterlab/translation';
 import { type JSX, type ReactNode, useCallback, useEffect, useId, useRef, useState } from 'react';
 
-import { ApiError } from '../api/client';
 import type {
   ChatSetupInfo,
   ErrorInfo,
@@ -12,19 +10,20 @@ import type {
   StandingInfo
 } from '../api/events';
 import { visible } from '../common/visible';
+import { Button } from './controls';
+import { Failure, problemOf } from './Problem';
+import { useSelector, useServices } from './services';
 import type { SetupApi } from './setupApi';
 
 interface IProps {
   api: Pick<SetupApi, 'read' | 'switchServer' | 'approvals' | 'removeApproval'>;
-  /** Returns the title of a chat by its id; undefined if it is not known. */
-  titleOf: (chat: string) => string | undefined;
-  /** Opens a file below the root. */
-  onOpen: (path: string) => void;
-  trans: TranslationBundle;
+  /** Closes the dialog. */
+  close: () => void;
 }
 
 /** What chats are set up with: instructions, prompts, MCP servers and standing approvals. */
-export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element {
+export function SetupView({ api, close }: IProps): JSX.Element {
+  const { trans } = useServices();
   const [setup, setSetup] = useState<ChatSetupInfo | null>(null);
   const [approvals, setApprovals] = useState<readonly StandingInfo[]>([]);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
@@ -49,26 +48,20 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
   }, [api, attempt]);
   return (
     <div className="tk-Form">
-      {problem !== null && (
-        <div className="tk-Problem" role="alert">
-          <div className="tk-Problem-message">{problem.message}</div>
-          <div className="tk-Problem-hint">{problem.hint}</div>
-        </div>
-      )}
+      {problem !== null && <Failure problem={problem} />}
       {setup === null ? (
         problem === null && trans.__('Loading…')
       ) : (
         <>
           <Section title={trans.__('Instructions')}>
-            <Instructions {...setup} onOpen={onOpen} trans={trans} />
+            <Instructions {...setup} close={close} />
           </Section>
           <Section title={trans.__('Prompts')}>
-            <Prompts prompts={setup.prompts} trans={trans} />
+            <Prompts prompts={setup.prompts} />
           </Section>
           <Section title={trans.__('MCP servers')}>
             <Servers
               servers={setup.servers}
-              trans={trans}
               onSwitch={(name, enabled) =>
                 act(async () => setSetup(await api.switchServer(name, enabled)))
               }
@@ -77,8 +70,6 @@ export function SetupView({ api, titleOf, onOpen, trans }: IProps): JSX.Element 
           <Section title={trans.__('Standing approvals')}>
             <Approvals
               approvals={approvals}
-              titleOf={titleOf}
-              trans={trans}
               onRemove={id => act(async () => setApprovals(await api.removeApproval(id)))}
             />
           </Section>
@@ -101,12 +92,11 @@ function Section({ title, children }: { title: string; children: ReactNode }): J
 interface IInstructionsProps {
   instructions: InstructionsInfo | null;
   names: readonly string[];
-  onOpen: (path: string) => void;
-  trans: TranslationBundle;
+  close: () => void;
 }
 
-function Instructions(props: IInstructionsProps): JSX.Element {
-  const { instructions, names, onOpen, trans } = props;
+function Instructions({ instructions, names, close }: IInstructionsProps): JSX.Element {
+  const { commands, trans } = useServices();
   if (instructions === null) {
     const known = names.join(', ');
     return (
@@ -118,7 +108,17 @@ function Instructions(props: IInstructionsProps): JSX.Element {
   const { path, characters, limit } = instructions;
   return (
     <>
-      <Link path={path} onOpen={onOpen} trans={trans} />
+      <button
+        type="button"
+        className="tk-Link"
+        aria-label={trans.__('Open %1', path)}
+        onClick={() => {
+          close();
+          void commands.execute('docmanager:open', { path });
+        }}
+      >
+        {path}
+      </button>
       <div className="tk-Form-note">
         {trans.__('A chat reads it when its agent starts.')}{' '}
         {characters > limit &&
@@ -132,12 +132,8 @@ function Instructions(props: IInstructionsProps): JSX.Element {
   );
 }
 
-interface IPromptsProps {
-  prompts: readonly PromptInfo[];
-  trans: TranslationBundle;
-}
-
-function Prompts({ prompts, trans }: IPromptsProps): JSX.Element {
+function Prompts({ prompts }: { prompts: readonly PromptInfo[] }): JSX.Element {
+  const { trans } = useServices();
   if (prompts.length === 0) {
     const text = trans.__(
       'None. Put a Markdown file into .claude/commands, in the root folder or in your home folder.'
@@ -170,10 +166,10 @@ function Prompts({ prompts, trans }: IPromptsProps): JSX.Element {
 interface IServersProps {
   servers: ServersInfo;
   onSwitch: (name: string, enabled: boolean) => void;
-  trans: TranslationBundle;
 }
 
-function Servers({ servers, onSwitch, trans }: IServersProps): JSX.Element {
+function Servers({ servers, onSwitch }: IServersProps): JSX.Element {
+  const { trans } = useServices();
   const { allowed, file, problem } = servers;
   if (!allowed) {
     const text = trans.__('You cannot use MCP servers of your own here. Ask your administrator.');
@@ -183,7 +179,7 @@ function Servers({ servers, onSwitch, trans }: IServersProps): JSX.Element {
     <>
       <ul>
         {servers.servers.map(server => (
-          <Server key={server.name} server={server} onSwitch={onSwitch} trans={trans} />
+          <Server key={server.name} server={server} onSwitch={onSwitch} />
         ))}
       </ul>
       {problem !== '' && (
@@ -201,10 +197,10 @@ function Servers({ servers, onSwitch, trans }: IServersProps): JSX.Element {
 interface IServerProps {
   server: ServerStatus;
   onSwitch: (name: string, enabled: boolean) => void;
-  trans: TranslationBundle;
 }
 
-function Server({ server, onSwitch, trans }: IServerProps): JSX.Element {
+function Server({ server, onSwitch }: IServerProps): JSX.Element {
+  const { trans } = useServices();
   const { name, place, enabled, problem } = server;
   return (
     <li>
@@ -226,12 +222,11 @@ function Server({ server, onSwitch, trans }: IServerProps): JSX.Element {
 
 interface IApprovalsProps {
   approvals: readonly StandingInfo[];
-  titleOf: (chat: string) => string | undefined;
   onRemove: (id: string) => void;
-  trans: TranslationBundle;
 }
 
-function Approvals({ approvals, titleOf, onRemove, trans }: IApprovalsProps): JSX.Element {
+function Approvals({ approvals, onRemove }: IApprovalsProps): JSX.Element {
+  const { trans } = useServices();
   if (approvals.length === 0) {
     return (
       <div className="tk-Form-note">
@@ -241,71 +236,45 @@ function Approvals({ approvals, titleOf, onRemove, trans }: IApprovalsProps): JS
   }
   return (
     <ul>
-      {approvals.map(approval => {
-        const what = whatOf(approval, trans);
-        const where = whereOf(approval, titleOf, trans);
-        return (
-          <li key={approval.id} className="tk-Form-row">
-            <span className="tk-Form-grow">
-              {what} <span className="tk-Form-note">{where}</span>
-            </span>
-            <button
-              type="button"
-              className="tk-Button"
-              aria-label={trans.__('Remove: %1, %2', what, where)}
-              onClick={() => onRemove(approval.id)}
-            >
-              {trans.__('Remove')}
-            </button>
-          </li>
-        );
-      })}
+      {approvals.map(approval => (
+        <Approval key={approval.id} approval={approval} onRemove={onRemove} />
+      ))}
     </ul>
   );
 }
 
-function whatOf({ tool, effect }: StandingInfo, trans: TranslationBundle): string {
-  if (tool !== null) {
-    return visible(tool);
-  }
-  return effect === 'EXECUTE' ? trans.__('Run code') : trans.__('Edit notebooks');
+interface IApprovalProps {
+  approval: StandingInfo;
+  onRemove: (id: string) => void;
 }
 
-function whereOf(
-  { notebook, caller, author, interface: kind }: StandingInfo,
-  titleOf: IProps['titleOf'],
-  trans: TranslationBundle
-): string {
-  if (notebook !== null) {
-    return trans.__('in %1, by all your chats and agents', visible(notebook));
-  }
-  const title = kind === 'chat' && caller !== null ? titleOf(caller) : undefined;
-  return title === undefined
-    ? trans.__('by %1', visible(author))
-    : trans.__('in the chat “%1”', title);
-}
-
-interface ILinkProps {
-  path: string;
-  onOpen: (path: string) => void;
-  trans: TranslationBundle;
-}
-
-function Link({ path, onOpen, trans }: ILinkProps): JSX.Element {
+function Approval({ approval, onRemove }: IApprovalProps): JSX.Element {
+  const { trans } = useServices();
+  const { author, caller, effect, notebook, tool } = approval;
+  const title = useSelector(({ chats }) => chats.find(({ id }) => id === caller)?.title);
+  const what =
+    tool !== null
+      ? visible(tool)
+      : effect === 'EXECUTE'
+        ? trans.__('Run code')
+        : trans.__('Edit notebooks');
+  const where =
+    notebook !== null
+      ? trans.__('in %1, by all your chats and agents', visible(notebook))
+      : title !== undefined
+        ? trans.__('in the chat “%1”', title)
+        : trans.__('by %1', visible(author));
   return (
-    <button
-      type="button"
-      className="tk-Link"
-      aria-label={trans.__('Open %1', path)}
-      onClick={() => onOpen(path)}
-    >
-      {path}
-    </button>
+    <li className="tk-Form-row">
+      <span className="tk-Form-grow">
+        {what} <span className="tk-Form-note">{where}</span>
+      </span>
+      <Button
+        aria-label={trans.__('Remove: %1, %2', what, where)}
+        onClick={() => onRemove(approval.id)}
+      >
+        {trans.__('Remove')}
+      </Button>
+    </li>
   );
-}
-
-function problemOf(error: unknown): ErrorInfo {
-  return error instanceof ApiError
-    ? error.problem
-    : { code: 'failed', message: String(error), hint: '', retryable: false };
 }

@@ -10,13 +10,9 @@ import { type Found, type IAttached, type IRefused, MAX_ATTACHED } from '../stat
 const READ_WITHIN = 60_000;
 /** Maximum bytes of an image that the server accepts. */
 const MAX_IMAGE = 5_000_000;
-/** Maximum bytes of a text file that the server reads. */
-const MAX_FILE = 20_000_000;
 
 type ImageType = ImageAttachment['mime'];
 const IMAGE_TYPES: readonly ImageType[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
-const BINARY =
-  /^(audio|font|image|video)\/(?!svg)|^application\/(gzip|octet-stream|pdf|vnd\.|x-(7z|bzip|hdf|python-code|rar|tar|xz)|zip)/;
 
 /** Read a file for a message. It ends and never rejects: a message may wait for it. */
 async function read(name: string, reading: Promise<Found>): Promise<Found> {
@@ -36,7 +32,7 @@ export function attachLocalFile(file: File): Promise<Found> {
   return read(file.name, readLocalFile(file));
 }
 
-/** Attach a file of the server, as text or image. */
+/** Attach a file or folder of the server. What of it is no text, the server says. */
 export function attachServerFile(
   contents: Pick<Contents.IManager, 'get' | 'localPath'>,
   path: string
@@ -69,7 +65,7 @@ async function readServerFile(
 ): Promise<Found> {
   const { type, mimetype, size } = await contents.get(path, { content: false });
   if (type === 'directory') {
-    return { name, why: 'folder' };
+    return { label: name, attachment: { kind: 'folder', path: name } };
   }
   // It is null if the server does not know the type.
   const mime = (mimetype as string | null) ?? '';
@@ -79,12 +75,6 @@ async function readServerFile(
     }
     const whole = await contents.get(path, { content: true, format: 'base64', type: 'file' });
     return imageOf(name, mime, String(whole.content).replace(/\s/g, ''));
-  }
-  if (BINARY.test(mime)) {
-    return { name, why: 'no text' };
-  }
-  if ((size ?? 0) > MAX_FILE) {
-    return { name, why: 'large' };
   }
   return { label: name, attachment: { kind: 'file', path: name } };
 }
@@ -101,8 +91,6 @@ function imageOf(label: string, mime: ImageType, data: string): IAttached {
 export function refusal(refused: readonly IRefused[], trans: TranslationBundle): string {
   const say = ({ name, why }: IRefused): string => {
     switch (why) {
-      case 'folder':
-        return trans.__('%1 is a folder. Attach its files instead.', name || '/');
       case 'gone':
         return trans.__('%1 cannot be read.', name);
       case 'lost':
@@ -119,8 +107,6 @@ export function refusal(refused: readonly IRefused[], trans: TranslationBundle):
           '%1 is not an image. Upload it, then attach it from the file browser.',
           name
         );
-      case 'no text':
-        return trans.__('%1 is binary. Claude can read it only by running code.', name);
       case 'large':
         return trans.__('%1 is too large to attach.', name);
     }

@@ -8,12 +8,12 @@ import {
   settingsIcon,
   stopIcon
 } from '@jupyterlab/ui-components';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import type { ReadonlyJSONObject, ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { showConnect } from './connect';
 import type { IPanelServices } from './panelServices';
+import type { IPanelContext } from './services';
 import { showSetup } from './setup';
 import type { IAbout } from '../state/compose';
 import { chatIcon } from '../common/icon';
@@ -32,8 +32,6 @@ export const CommandIDs = {
   setup: 'tk-ai:setup'
 } as const;
 
-const NOTHING = { type: 'object', properties: {} } as const;
-
 /** Add the panel's commands. */
 export function addCommands(
   app: JupyterFrontEnd,
@@ -42,8 +40,10 @@ export function addCommands(
 ): void {
   const { trans } = services;
   const add = (id: string, options: CommandRegistry.ICommandOptions): void => {
-    app.commands.addCommand(id, { describedBy: { args: NOTHING }, ...options });
+    app.commands.addCommand(id, options);
   };
+
+  const within = (): IPanelContext => ({ ...services, controller: manager.current().controller });
 
   add(CommandIDs.show, {
     label: trans.__('Chat with Claude'),
@@ -58,7 +58,6 @@ export function addCommands(
       args['isLauncher'] === true ? trans.__('Claude') : trans.__('Open Chat in a Tab'),
     caption: trans.__('Open a chat with Claude in the main area'),
     icon: args => (args['isLauncher'] === true ? chatIcon : launchIcon),
-    describedBy: { args: argumentsOf('main', trans) },
     execute: args => {
       const { chat, name } = args;
       const isNew = args['isLauncher'] === true || chat !== undefined;
@@ -90,7 +89,6 @@ export function addCommands(
     label: args => (typeof args['label'] === 'string' ? args['label'] : trans.__('Ask Claude')),
     caption: trans.__('Write a message about the current notebook in the chat'),
     icon: editIcon,
-    describedBy: { args: argumentsOf('ask', trans) },
     execute: async args => {
       const { controller } = manager.beside();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
@@ -117,13 +115,13 @@ export function addCommands(
   add(CommandIDs.connect, {
     label: trans.__('Connect a Model'),
     caption: trans.__('Show how to connect Claude or another model'),
-    execute: () => showConnect(services)
+    execute: () => showConnect(within())
   });
   add(CommandIDs.setup, {
     label: trans.__('Chat Setup'),
     caption: trans.__('Instructions, prompts, MCP servers and approvals'),
     icon: settingsIcon,
-    execute: () => showSetup(services)
+    execute: () => showSetup(within())
   });
 }
 
@@ -134,51 +132,4 @@ function aboutOf({ notebook, cells }: ReadonlyPartialJSONObject): IAbout | null 
   }
   const ids = Array.isArray(cells) ? cells : [];
   return { notebook, cells: ids.filter(id => typeof id === 'string') };
-}
-
-/** Return the schema of the arguments of a command. */
-function argumentsOf(command: 'main' | 'ask', trans: TranslationBundle): ReadonlyJSONObject {
-  return command === 'main'
-    ? {
-        type: 'object',
-        properties: {
-          chat: {
-            type: ['string', 'null'],
-            description: trans.__(
-              'The id of a chat; null for a new chat. Default: the current chat'
-            )
-          },
-          name: {
-            type: 'string',
-            description: trans.__('The id of the tab before a reload')
-          },
-          isLauncher: {
-            type: 'boolean',
-            description: trans.__('Whether the command is shown in the launcher')
-          }
-        }
-      }
-    : {
-        type: 'object',
-        required: ['message'],
-        properties: {
-          message: { type: 'string', description: trans.__('The message') },
-          send: {
-            type: 'boolean',
-            description: trans.__('Whether the message is sent immediately')
-          },
-          notebook: {
-            type: 'string',
-            description: trans.__(
-              'The path of the notebook that the message is about. Default: the current notebook'
-            )
-          },
-          cells: {
-            type: 'array',
-            items: { type: 'string' },
-            description: trans.__('The ids of the cells in that notebook that the message is about')
-          },
-          label: { type: 'string', description: trans.__('The label of the command') }
-        }
-      };
 }

@@ -1,9 +1,8 @@
 import { ServerConnection } from '@jupyterlab/services';
 import { nullTranslator } from '@jupyterlab/translation';
 
-import { complete, together } from './completion';
 import type { NotebookContext } from './notebook';
-import { type ICompletions, type IOption, prefixAt } from './completion';
+import { complete, type ICompletions, prefixAt } from './completion';
 
 const trans = nullTranslator.load('tk-ai-extension');
 
@@ -17,33 +16,6 @@ describe('what is being completed', () => {
     ['@done ', 6, null]
   ])('%j at %i', (text, cursor, partial) => {
     expect(prefixAt(text, cursor)).toEqual(partial);
-  });
-});
-
-describe('what is offered', () => {
-  const options = (name: string, count: number): IOption[] =>
-    Array.from({ length: count }, (_, place) => {
-      const label = `${name} ${place}`;
-      return { label, note: '', text: label };
-    });
-
-  it('is what is near alone, until the files are known', () => {
-    expect(together(options('Cell', 2), [])).toEqual(options('Cell', 2));
-  });
-
-  it.each([
-    [[40, 40], { near: 10, file: 10 }],
-    [[40, 2], { near: 18, file: 2 }],
-    [[0, 40], { file: 20 }]
-  ])('has a share of each list of %j', ([near, files], shares) => {
-    const offered = together(options('near', near ?? 0), options('file', files ?? 0));
-    const count: Record<string, number> = {};
-    for (const { label } of offered) {
-      const name = label.split(' ')[0] ?? '';
-      count[name] = (count[name] ?? 0) + 1;
-    }
-    expect(count).toEqual(shares);
-    expect(offered[0]?.label).toBe(near === 0 ? 'file 0' : 'near 0');
   });
 });
 

@@ -7,24 +7,11 @@ import type { KeyboardEvent } from 'react';
 import { ApiError } from '../api/client';
 import type { PromptInfo } from '../api/events';
 import { cellName, numberOf } from '../common/position';
-import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
-import { cellResults, selections } from './pointing';
+import { cellResults, type IOption, selections } from './pointing';
 import { useSelector, useServices } from './services';
 import { SetupApi } from './setupApi';
 import { findVariables } from './variables';
-
-/** A completion of a `@` or a `/`. */
-export interface IOption {
-  label: string;
-  /** A note beside the label. */
-  note: string;
-  /** The text that replaces the word. */
-  text: string;
-  attached?: IAttached;
-  /** A command of the panel that is run immediately. */
-  command?: string;
-}
 
 /** The word before the cursor that is completed. */
 export interface ICompletionPrefix {
@@ -52,7 +39,7 @@ export function prefixAt(text: string, cursor: number): ICompletionPrefix | null
     : { sign: '@', word: reference[1] ?? '', start: cursor - (reference[1] ?? '').length - 1 };
 }
 
-/** Maximum number of completions. */
+/** Maximum number of completions of each kind. */
 const OFFERED = 20;
 
 /**
@@ -74,41 +61,24 @@ export function complete(
     });
     return;
   }
-  const near = [
+  const kinds = [
     matching(selections(notebook, trans), word),
     matching(cells(notebook, trans), word),
     matching(cellResults(notebook, trans), word)
   ];
-  let variables: readonly IOption[] = [];
-  let files: readonly IOption[] = [];
   let notice = '';
-  const say = (): void => onFound({ options: together(...near, variables, files), notice });
+  const say = (): void =>
+    onFound({ options: kinds.flatMap(options => options.slice(0, OFFERED)), notice });
   say();
-  void fileOptions(word, notebook, trans).then(found => {
-    files = found;
+  void fileOptions(word, notebook, trans).then(files => {
+    kinds[4] = files;
     say();
   });
   void variableOptions(word, notebook, trans).then(found => {
-    variables = matching(found.options, word);
+    kinds[3] = matching(found.options, word);
     notice = found.notice;
     say();
   });
-}
-
-/** Combine lists up to the maximum number, so that each has its share, and keep their order. */
-export function together(...lists: readonly (readonly IOption[])[]): IOption[] {
-  const shares = lists.map(() => 0);
-  for (let left = OFFERED, before = left + 1; left > 0 && left < before;) {
-    before = left;
-    lists.forEach((list, place) => {
-      const share = shares[place] ?? 0;
-      if (left > 0 && share < list.length) {
-        shares[place] = share + 1;
-        left--;
-      }
-    });
-  }
-  return lists.flatMap((list, place) => list.slice(0, shares[place]));
 }
 
 function matching(options: readonly IOption[], word: string): IOption[] {
@@ -270,29 +240,15 @@ export interface ICompleter extends ICompletions {
 interface IFound extends ICompletions {
   /** Identifies the word. */
   key: string;
-  /** Identifies the search, which finds more and more. */
-  search: object | null;
   chosen: IOption | null;
 }
 
-const NOTHING: IFound = { key: '', search: null, options: [], notice: '', chosen: null };
+const NOTHING: IFound = { key: '', options: [], notice: '', chosen: null };
 
-/** Return all that was found. The chosen completion stays the chosen one, wherever it is then. */
-export function withMore(
-  before: IFound,
-  { options, ...found }: Pick<IFound, 'key' | 'search' | 'options' | 'notice'>
-): IFound {
-  const chosen = before.key === found.key ? before.chosen : null;
-  const kind = (option: IOption): unknown => option.attached?.attachment.kind;
-  const same = options.find(
-    option => chosen?.label === option.label && kind(chosen) === kind(option)
-  );
-  const stays = same ?? (before.search === found.search ? chosen : null);
-  return {
-    ...found,
-    options: same !== undefined || stays === null ? options : [...options, stays],
-    chosen: stays ?? options[0] ?? null
-  };
+/** Return whether two completions are the same one, which is found again at the next letter. */
+function isSame(one: IOption | null, other: IOption): boolean {
+  const kind = (option: IOption | null): unknown => option?.attached?.attachment.kind;
+  return one?.label === other.label && kind(one) === kind(other);
 }
 
 /** Provide completions for a `@` or `/` before the cursor. */
@@ -309,12 +265,14 @@ export function useCompleter(
   const key = partial === null ? '' : `${partial.start} ${partial.sign}${partial.word}`;
   useEffect(() => {
     let wanted = true;
-    const search = {};
     const completed = prefixAt(text, cursor);
     if (completed !== null) {
       complete(completed, notebook, trans, completions => {
         if (wanted) {
-          setFound(before => withMore(before, { key, search, ...completions }));
+          setFound(before => {
+            const chosen = before.key === key ? before.chosen : null;
+            return { key, ...completions, chosen: chosen ?? completions.options[0] ?? null };
+          });
         }
       });
     }
@@ -326,7 +284,11 @@ export function useCompleter(
   }, [key, notebook, seen, trans]);
   const { options, notice, chosen } =
     partial === null || key === dismissed || found.key !== key ? NOTHING : found;
-  const active = Math.max(0, chosen === null ? 0 : options.indexOf(chosen));
+  // The chosen completion stays the chosen one, wherever it is once more is found.
+  const active = Math.max(
+    0,
+    options.findIndex(option => isSame(chosen, option))
+  );
   const setActive = (place: number): void =>
     setFound(now => ({ ...now, chosen: options[place] ?? null }));
 

@@ -3,8 +3,9 @@ import { act, fireEvent, screen } from '@testing-library/react';
 import { type JSX, useState } from 'react';
 
 import { showContent } from './dialog';
+import type { IPanelContext } from './services';
 
-const trans = nullTranslator.load('tk-ai-extension');
+const services = { trans: nullTranslator.load('tk-ai-extension') } as IPanelContext;
 
 /** A field, and buttons that are gone when they are pressed: one in a section, one by itself. */
 function Content(): JSX.Element {
@@ -32,7 +33,7 @@ async function show(): Promise<{ closed: Promise<void>; idle: () => void }> {
   jest.spyOn(window, 'requestIdleCallback').mockImplementation(each => idle.push(each));
   let closed = Promise.resolve();
   await act(async () => {
-    closed = showContent('Title', () => <Content />, trans);
+    closed = showContent(services, 'Title', () => <Content />);
     await Promise.resolve();
   });
   return { closed, idle: () => idle.forEach(each => each({} as IdleDeadline)) };

@@ -1,9 +1,9 @@
 import { Dialog, ReactWidget } from '@jupyterlab/apputils';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Message } from '@lumino/messaging';
 import type { JSX } from 'react';
 
 import { keepKeyboard } from '../common/keyboard';
+import { type IPanelContext, ServicesProvider } from './services';
 
 /** The content of the dialog. */
 class Body extends ReactWidget {
@@ -66,13 +66,14 @@ function stop(event: Event): void {
  * @param render - Returns the content; takes a function that closes the dialog.
  */
 export async function showContent(
+  services: IPanelContext,
   title: string,
-  render: (close: () => void) => JSX.Element,
-  trans: TranslationBundle
+  render: (close: () => void) => JSX.Element
 ): Promise<void> {
-  const body = new Body(render(() => dialog.dispose()));
+  const content = render(() => dialog.dispose());
+  const body = new Body(<ServicesProvider value={services}>{content}</ServicesProvider>);
   const dialog: Dialog<unknown> = new ContentDialog(
-    { title, body, buttons: [Dialog.cancelButton({ label: trans.__('Close') })] },
+    { title, body, buttons: [Dialog.cancelButton({ label: services.trans.__('Close') })] },
     body.node
   );
   await dialog.launch();

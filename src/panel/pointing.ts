@@ -10,7 +10,18 @@ import { serverPath } from '../common/drives';
 import { cellName, numberOf } from '../common/position';
 import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
-import type { IOption } from './completion';
+
+/** A completion of a `@` or a `/`. */
+export interface IOption {
+  label: string;
+  /** A note beside the label. */
+  note: string;
+  /** The text that replaces the word. */
+  text: string;
+  attached?: IAttached;
+  /** A command of the panel that is run immediately. */
+  command?: string;
+}
 
 /** Maximum number of characters of a selection that the server accepts. */
 const MAX_SELECTION = 100_000;

@@ -31,7 +31,7 @@ export interface IAttached {
 /** Something that was not attached. */
 export interface IRefused {
   name: string;
-  why: 'folder' | 'gone' | 'lost' | 'many' | 'no image' | 'no text' | 'large';
+  why: 'gone' | 'lost' | 'many' | 'no image' | 'large';
 }
 
 export type Found = IAttached | IRefused;
