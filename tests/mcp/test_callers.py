@@ -64,36 +64,6 @@ async def test_without_sessions_a_caller_has_the_name_it_gives_itself(
     assert result.structured_content["error"]["code"] == "invalid_arguments"
 
 
-@pytest.mark.proves("mcp:sessions")
-@pytest.mark.parametrize("era", [MODERN], indirect=True)
-async def test_a_caller_without_a_key_is_asked_to_name_the_notebook(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("list_cells", {})
-    error = result.structured_content["error"]
-    assert error["code"] == "invalid_arguments"
-    assert "use_notebook" in error["hint"]
-    assert "`notebook`" in error["hint"]
-
-
-@pytest.mark.parametrize("era", [MODERN], indirect=True)
-async def test_a_key_that_is_none_is_refused(connect: Connect, probe: Probe) -> None:
-    async with connect("?caller=" + "x" * 300) as client:
-        result = await client.call_tool("probe_say", {})
-    assert result.structured_content["error"]["code"] == "invalid_arguments"
-
-
-@pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_each_request_with_only_the_token_is_of_the_same_user(
-    connect: Connect, probe: Probe
-) -> None:
-    """Jupyter invents a user for each such request; what is whose must not depend on that."""
-    async with connect() as one:
-        await one.call_tool("probe_say", {})
-    async with connect() as other:
-        await other.call_tool("probe_say", {})
-    assert len({context.caller.user for context in probe.contexts}) == 1
-
-
 async def test_a_session_id_that_was_never_given_is_not_found(
     address: str, jp_auth_header: dict[str, str]
 ) -> None:

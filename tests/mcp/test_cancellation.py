@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
+from textwrap import dedent
 
 import anyio
 import httpx2
+import nbformat
 import pytest
 from mcp import Client
 
@@ -65,6 +68,40 @@ async def test_a_client_that_vanishes_leaves_the_tool_alone(
         probe.release.set()
         await probe.finished.wait()
     assert not probe.cancelled.is_set()
+
+
+@pytest.mark.proves("mcp:disconnect")
+@pytest.mark.parametrize("era", [MODERN], indirect=True)
+async def test_a_client_that_comes_back_picks_up_the_cell(
+    connect: Connect, jp_root_dir: Path
+) -> None:
+    code = """\
+        import os, time
+        print("began", flush=True)
+        while not os.path.exists("go"): time.sleep(0.01)
+        print("ended")"""
+    cell = nbformat.v4.new_code_cell(dedent(code))
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), jp_root_dir / "plan.ipynb")
+    began = asyncio.Event()
+
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
+        began.set()
+
+    async with connect("?caller=me") as client:
+        call = {"notebook": "plan.ipynb", "cell": 0, "wait": 1}
+        running = (await client.call_tool("execute_cell", call)).structured_content
+    assert running["status"] == "running"
+    wait = {"execution_id": running["execution_id"]}
+    with suppress(BaseExceptionGroup, httpx2.HTTPError):
+        async with asyncio.timeout(DEADLINE), connect("?caller=me") as client:
+            lost = client.call_tool("wait_execution", wait, progress_callback=listen)
+            asyncio.create_task(lost).add_done_callback(asyncio.Task.exception)
+            await began.wait()
+            raise httpx2.ReadError("connection lost")
+    (jp_root_dir / "go").touch()
+    async with asyncio.timeout(DEADLINE), connect("?caller=me") as client:
+        ended = (await client.call_tool("wait_execution", wait)).structured_content
+    assert (ended["status"], ended["runs"][0]["output"]) == ("ok", "began\nended")
 
 
 @pytest.mark.proves("mcp:sessions", "mcp:disconnect")

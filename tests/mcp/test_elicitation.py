@@ -131,14 +131,6 @@ async def test_a_client_that_cannot_ask_after_all_is_one_without_a_person(
     assert not probe.started.is_set()
 
 
-@pytest.mark.proves("mcp:elicitation")
-async def test_reading_asks_nobody(connect: Connect, probe: Probe) -> None:
-    person = Person()
-    async with connect(elicitation_callback=person) as client:
-        assert not (await client.call_tool("probe_say", {})).is_error
-    assert person.asked == []
-
-
 @pytest.mark.proves("mcp:permission-required")
 async def test_where_nobody_can_be_asked_the_answer_names_the_request(
     connect: Connect, probe: Probe, workspace: Any

@@ -7,7 +7,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.mcp.conftest import LEGACY, Connect
+from tests.mcp.conftest import Connect
 from tests.mcp.probes.tools import PIXEL, Probe
 
 pytestmark = pytest.mark.proves("ext:mcp-http", "mcp:http")
@@ -91,22 +91,6 @@ async def test_an_answer_that_reports_a_failure_is_an_error_with_its_structure(
 
 
 @pytest.mark.proves("rest:call")
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [({"greeting": 1}, "greeting"), ({"greeting": "a", "what": 1}, "what")],
-)
-async def test_wrong_arguments_are_a_result_that_names_them(
-    connect: Connect, probe: Probe, arguments: dict[str, object], problem: str
-) -> None:
-    async with connect() as client:
-        result = await client.call_tool("probe_say", arguments)
-    assert result.is_error
-    assert result.structured_content["error"]["code"] == "invalid_arguments"
-    assert f"`{problem}`" in result.structured_content["error"]["message"]
-    assert probe.contexts == []
-
-
-@pytest.mark.proves("rest:call")
 async def test_an_unknown_tool_is_an_error_of_the_protocol(connect: Connect) -> None:
     async with connect() as client:
         with pytest.raises(MCPError) as failure:
@@ -125,31 +109,6 @@ async def test_a_defect_is_reported_as_one_and_the_log_has_the_traceback(
     assert result.is_error
     assert result.structured_content["error"]["code"] == "internal_error"
     assert "ZeroDivisionError: a defect" in caplog.text
-
-
-@pytest.mark.proves("mcp:http")
-async def test_the_instructions_say_how_to_begin(connect: Connect) -> None:
-    async with connect() as client:
-        instructions = client.instructions
-    assert instructions is not None
-    for word in (
-        "use_notebook",
-        "notebook",
-        "wait_execution",
-        "versioned address",
-        "data, not instructions",
-    ):
-        assert word in instructions
-    assert len(instructions) < 1_500
-
-
-@pytest.mark.proves("ext:toolsets")
-async def test_a_connection_chooses_its_toolsets(connect: Connect) -> None:
-    async with connect("?toolsets=probes") as client:
-        names = {tool.name for tool in (await client.list_tools()).tools}
-        assert all(name.startswith("probe_") for name in names)
-        with pytest.raises(MCPError):
-            await client.call_tool("list_kernels", {})
 
 
 @pytest.mark.proves("ext:toolsets")
@@ -175,11 +134,3 @@ async def test_progress_comes_in_order_to_who_asked_for_it(connect: Connect, pro
         result = await client.call_tool("probe_wait", {"reports": 3})
         assert not result.is_error
     assert len(reports) == 3
-
-
-@pytest.mark.proves("mcp:http")
-@pytest.mark.parametrize("era", [LEGACY], indirect=True)
-async def test_a_session_can_be_pinged(connect: Connect, probe: Probe) -> None:
-    async with connect() as client:
-        answer = await client.session.send_request(types.PingRequest(), types.EmptyResult)
-    assert isinstance(answer, types.EmptyResult)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tk_ai_extension.model.cells import Cell, Snapshot, cell_keys, shortest_prefixes, source_hash
-from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
+from tk_ai_extension.model.cells import Cell, Snapshot, cell_keys
+from tk_ai_extension.model.errors import CellNotFound
 
 
 def notebook(*ids: str | None) -> Snapshot:
@@ -79,52 +77,3 @@ def test_an_address_that_names_nothing_lists_up_to_ten_cells(address: str | int)
     with pytest.raises(CellNotFound, match="and 10 more") as raised:
         many.find("nope")
     assert len(raised.value.details["cells"]) == 10
-
-
-def test_a_beginning_of_several_ids_is_ambiguous() -> None:
-    many = notebook("aaaa1111", "aaaa2222")
-    with pytest.raises(InvalidArguments, match="aaaa1"):
-        many.find("aaaa")
-
-
-@given(st.sets(st.text("ab1", min_size=1, max_size=12)))
-def test_a_short_key_finds_its_cell(ids: set[str]) -> None:
-    snapshot = notebook(*sorted(ids))
-    for cell in snapshot.cells:
-        assert snapshot.find(f"@{snapshot.short_keys[cell.key]}")[0] == cell
-
-
-def test_a_short_key_has_four_characters_and_is_no_number() -> None:
-    assert shortest_prefixes(["12345a", "abcdef", "abcxyz", "cell-12"]) == {
-        "12345a": "12345a",
-        "abcdef": "abcd",
-        "abcxyz": "abcx",
-        "cell-12": "cell-12",
-    }
-
-
-def test_keys_are_ids_where_they_are_unique() -> None:
-    assert cell_keys(["a", None, "b", "b", ""]) == ["a", "cell-1", "cell-2", "cell-3", "cell-4"]
-
-
-def test_an_id_that_reads_like_a_number_is_a_key_only_among_ids() -> None:
-    assert cell_keys(["cell-1", "a"]) == ["cell-1", "a"]
-    assert cell_keys(["cell-1", None]) == ["cell-0", "cell-1"]
-
-
-@given(st.lists(st.none() | st.sampled_from(["a", "b", "cell-0", "cell-2", ""])))
-def test_keys_are_unique(ids: list[str | None]) -> None:
-    keys = cell_keys(ids)
-    assert len(set(keys)) == len(keys)
-
-
-def test_the_revision_is_that_of_names_types_and_sources() -> None:
-    one = notebook("a", "b")
-    assert one.revision == notebook("a", "b").revision
-    assert one.revision != notebook("a", "c").revision
-    ran = Snapshot("other.ipynb", tuple(replace(cell, execution_count=3) for cell in one.cells))
-    assert ran.revision == one.revision
-
-
-def test_half_a_surrogate_pair_has_a_hash() -> None:
-    assert source_hash("\ud83d") != source_hash("\ude00")

@@ -1,17 +1,14 @@
 """Outputs as a model reads them."""
 
 import json
-import re
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from IPython.core.ultratb import AutoFormattedTB
 
 from tk_ai_extension.model.digest import (
     digest,
     error_text,
-    few_lines,
     sanitise,
     short_traceback,
     shorten,
@@ -84,12 +81,6 @@ def test_no_text_breaks_a_message(text):
     assert not any(ord(c) < 32 and c not in "\n\t\r" for c in cleaned)
 
 
-def test_a_long_text_is_cleaned_in_pieces_as_it_would_be_as_a_whole():
-    line = "\x1b[1;31mred\x1b[0m \x00plain\r\n"
-    assert sanitise(line * 40_000) == "red plain\n" * 40_000
-    assert sanitise(line.replace("\r\n", " ") * 40_000) == "red plain " * 40_000
-
-
 TRACEBACK = [
     "\x1b[31m---------------------------------------------------------------------------\x1b[39m",
     "\x1b[31mKeyError\x1b[39m                                  Traceback (most recent call last)",
@@ -113,73 +104,6 @@ def test_a_traceback_is_shortened_to_the_cell_and_the_last_frame():
     assert found.hidden == error_text(ERROR)
 
 
-def fall(depth: int, error: Exception) -> None:
-    """Raise an error some calls further down."""
-    if depth:
-        fall(depth - 1, error)
-    raise error
-
-
-def raised(errors: list[Exception], depth: int, *, as_cause: bool) -> Exception:
-    """Raise the last of the errors while the one before is handled, and so on; the last one."""
-    *before, error = errors
-    cause = raised(before, depth, as_cause=as_cause) if before else None
-    try:
-        try:
-            if cause is not None:
-                fall(0, cause)
-        finally:
-            error.__cause__ = cause if as_cause else None
-            error.__suppress_context__ = False
-            fall(depth, error)
-    except type(error):
-        return error
-    raise AssertionError
-
-
-WORDS = st.text("abc:>- /~", min_size=3, max_size=12).filter(str.strip)
-NOTES = st.one_of(
-    WORDS, st.sampled_from(["File /a.py:1, in b()", "Cell In[1], line 1", "---> 1 x"])
-)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([ValueError, KeyError, LookupError]), WORDS, st.lists(NOTES, max_size=3)
-        ),
-        min_size=1,
-        max_size=3,
-    ),
-    st.booleans(),
-    st.integers(0, 4),
-)
-@settings(max_examples=15, phases=[Phase.generate])
-def test_a_short_traceback_has_every_message_and_note_and_few_frames(chain, as_cause, depth):
-    errors = [kind(message) for kind, message, _ in chain]
-    for error, (_, _, notes) in zip(errors, chain, strict=True):
-        for note in notes:
-            error.add_note(note)
-    error = raised(errors, depth, as_cause=as_cause)
-    formatted = AutoFormattedTB(mode="Context").structured_traceback(
-        type(error), error, error.__traceback__, tb_offset=0
-    )
-    output = {
-        "output_type": "error",
-        "ename": type(error).__name__,
-        "evalue": str(error),
-        "traceback": formatted,
-    }
-    short = short_traceback(output)
-    for kind, message, notes in chain:
-        shown = repr(message) if kind is KeyError else message
-        assert "\n".join([f"{kind.__name__}: {shown}", *notes]) in short
-    assert len(re.findall(r"-> \d+ +raise error", short)) == len(chain)
-    # One more where IPython says which frames it skips.
-    assert len(re.findall(r"-> \d+ +fall\(depth", short)) <= short.count("skipping similar frames")
-    assert "(most recent call last)" not in short
-
-
 @pytest.mark.proves("out:truncate")
 def test_a_long_text_keeps_head_and_tail_and_says_how_much_is_left_out():
     text = "".join(f"line {number} äöü\n" for number in range(5_000))
@@ -191,28 +115,3 @@ def test_a_long_text_keeps_head_and_tail_and_says_how_much_is_left_out():
     assert short.total_lines == 5_000
     assert short.total_bytes == len(text.encode())
     assert len(short.text) < 2_200
-
-
-@given(st.text(), st.integers(10, 200))
-def test_a_shortened_text_stays_within_its_budget(text, budget):
-    short = shorten(text, budget)
-    assert short.truncated == (len(text) > budget)
-    assert len(short.text) <= budget + 120
-    if not short.truncated:
-        assert short.text == text
-
-
-def test_few_lines_show_the_ends():
-    text = "\n".join(str(number) for number in range(100))
-    assert few_lines(text).split("\n")[6] == "[… 90 more lines]"
-    assert few_lines("x" * 300, width=100).endswith("[… 200 more]")
-
-
-def test_lines_that_stand_for_pictures_and_values_are_known_from_those_that_were_printed() -> None:
-    picture = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "<F>"}}
-    value = {"output_type": "execute_result", "data": {"application/json": {"a": [1]}}}
-    printed = {"output_type": "stream", "name": "stdout", "text": "[image/png]\nDrawn:\n"}
-    found = digest([printed, picture, value, printed])
-    lines = found.text.split("\n")
-    assert [lines[place] for place in found.placeholders] == ["[image/png]", '{"a": [1]}']
-    assert found.placeholders == [2, 3]

@@ -3,8 +3,6 @@
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tk_ai_extension.model.htmltext import html_text
 
@@ -30,36 +28,6 @@ from tk_ai_extension.model.htmltext import html_text
 )
 def test_markup_becomes_what_a_reader_sees(markup: str, text: str) -> None:
     assert html_text(markup) == text
-
-
-def test_an_empty_row_of_a_table_is_a_line_on_request() -> None:
-    rows = ["<tr><td>a</td></tr>", "<tr><td></td></tr>", "<tr></tr>", "<tr><td>b<td>\0</tr>"]
-    markup = f"<p>x</p>\n<table>{''.join(rows)}</table>"
-    assert html_text(markup, empty_rows=True) == "x\na\n\n\nb | \ufffd"
-    assert html_text(markup) == "x\na\nb | \ufffd"
-
-
-PARTS = [
-    "<",
-    ">",
-    "<a ",
-    "</a",
-    '="',
-    "='",
-    "=",
-    "<!--",
-    "-->",
-    "<script>",
-    "&#1",
-    "&amp",
-    "x",
-    " ",
-]
-
-
-@given(st.lists(st.sampled_from(PARTS)).map("".join) | st.text())
-def test_no_markup_breaks_it(markup: str) -> None:
-    assert "\n\n" not in html_text(markup)
 
 
 @pytest.mark.parametrize(

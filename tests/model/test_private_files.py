@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,21 +30,6 @@ def test_of_several_writers_at_once_a_reader_gets_one_of_the_texts(tmp_path: Pat
         seen = [each for part in threads.map(write_and_read, texts) for each in part]
     assert set(seen) == {(True, 0o600)}
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a shell script")
-def test_a_program_can_be_started_by_all_who_write_it_at_once(tmp_path: Path) -> None:
-    for number in range(5):
-        path = tmp_path / f"program{number}"
-
-        def write_and_start(_: int, path: Path = path) -> tuple[bytes, int]:
-            write_private(path, "#!/bin/sh\necho started\n", mode=0o700)
-            # A file that a process which has just been forked holds open for writing cannot be started.
-            ended = subprocess.run(["/bin/sh", path], capture_output=True, check=False)
-            return ended.stdout, stat.S_IMODE(path.stat().st_mode)
-
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            assert set(threads.map(write_and_start, range(AT_ONCE))) == {(b"started\n", 0o700)}
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:

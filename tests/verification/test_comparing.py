@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import base64
-import copy
 import io
-import random
 import struct
 import zlib
 from typing import Any
 
 import PIL.Image
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.verification.comparing import (
@@ -291,42 +287,3 @@ def test_a_sanitizer_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("tk_ai_extension.verification.comparing.SECONDS", 0.05)
     with pytest.raises(InvalidArguments, match="took too long"):
         Sanitizer(r"(a|aa)+$", "").apply("a" * 60 + "b")
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-_TEXT = st.text(max_size=40)
-_OUTPUT = st.one_of(
-    st.builds(stream, _TEXT, st.sampled_from(["stdout", "stderr"])),
-    st.builds(result, _TEXT),
-    st.builds(error, _TEXT, _TEXT),
-    st.builds(lambda value: display(application_json=value), _JSON),
-    st.builds(lambda a, b: display(text_html=table((a, b)), text_plain="t"), _TEXT, _TEXT),
-    st.builds(lambda html: display(text_html=html), _TEXT),
-)
-
-
-@settings(max_examples=40)
-@given(st.lists(_OUTPUT, max_size=3))
-def test_every_output_is_the_same_as_itself(outputs: list[dict[str, Any]]) -> None:
-    assert compare_outputs(outputs, copy.deepcopy(outputs), Rules()) == ()
-
-
-@settings(max_examples=40)
-@given(st.lists(_OUTPUT, max_size=3), st.lists(_OUTPUT, max_size=3))
-def test_both_directions_agree(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> None:
-    ours, theirs = (compare_outputs(*pair, Rules()) for pair in ((first, second), (second, first)))
-    assert bool(ours) == bool(theirs)
-
-
-@given(st.text(alphabet="ab \n", min_size=1, max_size=30), st.randoms(use_true_random=False))
-def test_how_a_stream_was_split_does_not_matter(text: str, rand: random.Random) -> None:
-    cuts = sorted(rand.sample(range(len(text) + 1), min(3, len(text))))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    split = [stream(piece) for piece in pieces for _ in (0,)]
-    with_others = [each for piece in split for each in (piece, stream("e", "stderr"))]
-    whole = [stream(text), stream("e" * len(split), "stderr")]
-    assert compare_outputs(with_others, whole, Rules()) == ()

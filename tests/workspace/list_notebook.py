@@ -1,9 +1,8 @@
-"""A notebook as a plain list of cells, changed by drafts alone: no file, no room."""
+"""A notebook as a plain list of cells, changed by drafts alone: no file, no tab."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
 from tk_ai_extension.model.json_values import Json
@@ -25,16 +24,11 @@ class ListNotebook:
     Args:
         cells: What it starts with.
         ids: Whether its format has cell ids.
-        neighbours: Whether changes name other cells (`Change.previous` and the like), as entries of
-            the first version do not.
     """
 
-    def __init__(
-        self, cells: Sequence[CellContent], *, ids: bool = True, neighbours: bool = True
-    ) -> None:
+    def __init__(self, cells: Sequence[CellContent], *, ids: bool = True) -> None:
         self.cells = list(cells)
         self.ids = ids
-        self.neighbours = neighbours
 
     def snapshot(self) -> Snapshot:
         """The notebook as a document reads it."""
@@ -79,11 +73,7 @@ class ListNotebook:
     def take(self, draft: EditTransaction) -> list[Change]:
         """Carries out what a draft says, and returns what each of its operations did."""
         self.cells = contents(self, draft)
-        changes = draft.changes()
-        if self.neighbours:
-            return list(changes)
-        unknown = {"previous": None, "neighbours": None, "witnesses": None}
-        return [replace(change, **unknown) for change in changes]
+        return list(draft.changes())
 
     def apply(self, operations: Sequence[Operation]) -> list[Change]:
         """Applies a list of operations."""

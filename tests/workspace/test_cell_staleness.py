@@ -25,16 +25,6 @@ def values(snapshot, records, running=()):
     return list(states(snapshot, records.by_cell(), running).values())
 
 
-def test_a_cell_that_has_not_run_in_this_kernel_is_never():
-    assert values(notebook("a = 1"), LastRuns()) == ["never"]
-
-
-def test_all_is_fresh_after_a_run_from_top_to_bottom():
-    records, snapshot = LastRuns(), notebook("a = 1", "b = a", "print(b)")
-    run_all(records, snapshot)
-    assert values(snapshot, records) == ["fresh"] * 3
-
-
 def test_an_edit_makes_all_that_depends_on_it_stale():
     records = LastRuns()
     run_all(records, notebook("a = 1", "b = a", "print(b)", "c = 3"))
@@ -56,21 +46,6 @@ def test_a_change_in_place_is_a_definition():
     assert values(snapshot, records) == ["fresh", "fresh", "stale"]
 
 
-def test_the_state_of_some_cells_is_what_it_is_among_all():
-    records = LastRuns()
-    run_all(records, notebook("a = 1", "b = a", "print(b)", "c = 3"))
-    edited = notebook("a = 2", "b = a", "print(b)", "c = 3")
-    every = states(edited, records.by_cell())
-    for cell in edited.cells:
-        assert states(edited, records.by_cell(), cells=[cell]) == {cell.key: every[cell.key]}
-
-
-def test_failed_and_running_cells_say_so():
-    records, snapshot = LastRuns(), notebook("a", "b = 1")
-    records.record("c0", snapshot.cells[0].hash, KERNEL, ok=False)
-    assert values(snapshot, records, running=("c1",)) == ["error", "running"]
-
-
 @pytest.mark.proves("kernel:shared-live")
 def test_a_kernel_that_is_gone_takes_its_runs_with_it_and_another_persons_run_counts():
     records, snapshot = LastRuns(), notebook("a = 1", "b = a")
@@ -88,9 +63,3 @@ def test_other_languages_know_fresh_and_edited():
     records = LastRuns()
     run_all(records, notebook("x=1", "echo $x", language="bash"))
     assert values(notebook("x=2", "echo $x", language="bash"), records) == ["edited", "fresh"]
-
-
-def test_a_cell_that_is_not_python_has_no_names_and_makes_nothing_stale():
-    records = LastRuns()
-    run_all(records, notebook("a = 1", "a b c", "b = a"))
-    assert values(notebook("a = 1", "a b d", "b = a"), records) == ["fresh", "edited", "fresh"]

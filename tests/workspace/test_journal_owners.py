@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tk_ai_extension.workspace.journal import Journal, is_alive, process_of
+from tk_ai_extension.workspace.journal import Journal
 
 PROGRAM = """
 import asyncio, sys
@@ -75,23 +73,3 @@ async def test_a_run_of_another_server_is_interrupted_only_by_that_servers_end(
                 assert await other.stdout.readline() == b"ended\n"
                 assert await state(database) == "done"
         assert await state(database) == {"killed": "interrupted"}.get(ends, ends)
-
-
-def test_another_process_with_the_pid_is_not_the_owner() -> None:
-    host, pid, started = process_of(os.getpid()).rsplit(":", 2)
-    assert is_alive(process_of(os.getpid()))
-    for other in (
-        f"{host}:{pid}:{float(started) - 60:.2f}",
-        f"another{host}:{pid}:{started}",
-        f"{host}:{max(psutil.pids()) + 10_000}:{started}",
-    ):
-        assert not is_alive(other), other
-
-
-def test_a_process_that_has_ended_and_was_not_waited_for_is_not_alive() -> None:
-    child = os.posix_spawn("/bin/true", ["true"], {})
-    try:
-        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        assert not is_alive(process_of(child))
-    finally:
-        os.waitpid(child, 0)

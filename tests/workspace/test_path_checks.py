@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import os
 from pathlib import Path
 
@@ -10,9 +9,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tk_ai_extension.model import paths
 from tk_ai_extension.model.errors import InvalidArguments, PathRefused
-from tk_ai_extension.model.paths import contain, folder_path, moved, notebook_path
+from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 
 pytestmark = pytest.mark.proves("threat:path")
 
@@ -39,11 +37,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "inside.ipynb").symlink_to("notes/a.ipynb")
     (base / "alias").symlink_to(root)
     return root
-
-
-def test_the_contract_in_the_docstrings_holds() -> None:
-    assert doctest.testmod(paths, optionflags=doctest.IGNORE_EXCEPTION_DETAIL).failed == 0
-    assert doctest.testmod(paths).attempted > 5
 
 
 @pytest.mark.parametrize(
@@ -173,12 +166,6 @@ def test_a_folder_may_be_the_root_itself(root: Path) -> None:
     for path in ("out", "..", "/etc", ".secrets", "up"):
         with pytest.raises(PathRefused):
             folder_path(root, path)
-
-
-def test_a_rename_moves_what_is_below_and_no_neighbour() -> None:
-    assert moved("a.ipynb", "a.ipynb", "b.ipynb") == "b.ipynb"
-    assert moved("x/y/a.ipynb", "x", "z/x") == "z/x/y/a.ipynb"
-    assert moved("xy/a.ipynb", "x", "z") is None
 
 
 PARTS = st.sampled_from(

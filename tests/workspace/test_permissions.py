@@ -83,11 +83,19 @@ async def refused(policy: PermissionPolicy, caller: Caller = ASKS, **call: Any) 
     return str(required.value.details["permission_id"])
 
 
+async def check_other_tool(policy: PermissionPolicy, answer: Answer) -> None:
+    """An approval of one tool holds for no other."""
+    if answer.endswith("_tool"):
+        await refused(policy, tool="delete_cell")
+    else:
+        await check(policy, tool="delete_cell")
+
+
 class Says:
     """An approver who gives one answer, and remembers what was shown."""
 
-    def __init__(self, answer: Answer | None) -> None:
-        self.reply = None if answer is None else Reply(answer)
+    def __init__(self, answer: Answer) -> None:
+        self.reply = Reply(answer)
         self.shown: list[PermissionRequest] = []
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
@@ -100,14 +108,10 @@ class Shows:
 
     def __init__(self) -> None:
         self.shown: asyncio.Queue[PermissionRequest] = asyncio.Queue()
-        self.withdrawn = asyncio.Event()
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         self.shown.put_nowait(request)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.withdrawn.set()
+        await asyncio.Event().wait()
 
 
 @pytest.mark.proves("perm:modes")
@@ -134,11 +138,6 @@ async def test_a_mode_runs_asks_or_refuses_by_effect(mode: Mode, effect: Effect)
             assert policy.pending("ada") == []
 
 
-@pytest.mark.proves("perm:modes")
-def test_a_caller_is_in_auto_mode_unless_it_says_otherwise() -> None:
-    assert PermissionPolicy().mode(Caller("ada")) == "auto"
-
-
 @pytest.mark.proves("perm:cap")
 @pytest.mark.parametrize("cap", MODES)
 @pytest.mark.parametrize("mode", MODES)
@@ -154,32 +153,8 @@ async def test_a_cap_leaves_the_stricter_of_two_modes(mode: Mode, cap: Mode) -> 
             await check(policy, caller, effect="EXECUTE")
 
 
-@pytest.mark.proves("perm:cap", "perm:approvals")
-async def test_an_approval_does_not_outlive_a_stricter_mode() -> None:
-    policy = PermissionPolicy()
-    await check(policy, approver=Says("chat"))
-    with pytest.raises(PermissionDenied):
-        await check(policy, Caller(ASKS.user, ASKS.key, mode="plan"))
-
-
 @pytest.mark.proves("perm:approvals")
 class TestApprovals:
-    async def test_the_request_shows_what_will_happen(self) -> None:
-        policy, approver = PermissionPolicy(), Says("once")
-        await check(policy, approver=approver)
-        (request,) = approver.shown
-        assert (request.tool, request.effect, request.notebook) == ("edit_cell", "WRITE", "n.ipynb")
-        assert request.preview == "Run code\n old\n new"
-        assert request.as_dict()["proposal"] == running("old\nnew").as_dict()
-        assert request.caller == ASKS
-        assert policy.pending("ada") == []
-
-    async def test_once_lets_the_same_call_through_once(self) -> None:
-        policy = PermissionPolicy()
-        policy.answer("ada", await refused(policy), "once")
-        await check(policy)
-        await refused(policy)
-
     @pytest.mark.parametrize(
         "other",
         [
@@ -214,28 +189,27 @@ class TestApprovals:
         policy.answer("ada", permission, "once")
         await refused(policy, code=f"{shown} harmful")
 
-    async def test_the_order_of_arguments_does_not_count(self) -> None:
+    @pytest.mark.parametrize("answer", CHAT)
+    async def test_in_a_chat_it_covers_the_effect_for_this_caller(self, answer: Answer) -> None:
         policy = PermissionPolicy()
-        policy.answer("ada", await refused(policy, arguments={"a": 1, "b": [2]}), "once")
-        await check(policy, arguments={"b": [2], "a": 1})
-
-    async def test_chat_covers_the_effect_for_this_caller(self) -> None:
-        policy = PermissionPolicy()
-        policy.answer("ada", await refused(policy), "chat")
-        await check(policy, tool="delete_cell", arguments={"cell": "1"}, notebook="other.ipynb")
+        policy.answer("ada", await refused(policy), answer)
+        await check(policy, arguments={"cell": "1"}, notebook="other.ipynb")
+        await check(policy, notebook=None)
+        await check_other_tool(policy, answer)
         await refused(policy, effect="EXECUTE")
-        await refused(policy, SAME_USER)
-        await refused(policy, OTHER_USER)
-        await refused(policy, NO_KEY)
+        for caller in (SAME_USER, OTHER_USER, NO_KEY):
+            await refused(policy, caller)
         policy.forget(ASKS)
         await refused(policy)
 
-    async def test_notebook_covers_the_effect_for_this_user_in_this_notebook(self) -> None:
+    @pytest.mark.parametrize("answer", NOTEBOOK)
+    async def test_in_a_notebook_it_covers_the_effect_for_this_user(self, answer: Answer) -> None:
         notebooks = Notebooks()
         policy = PermissionPolicy(notebooks=notebooks)
-        policy.answer("ada", await refused(policy), "notebook")
-        await check(policy, SAME_USER, tool="delete_cell", arguments={"cell": "1"})
+        policy.answer("ada", await refused(policy), answer)
+        await check(policy, SAME_USER, arguments={"cell": "1"})
         await check(policy, NO_KEY)
+        await check_other_tool(policy, answer)
         await refused(policy, effect="EXECUTE")
         await refused(policy, notebook="other.ipynb")
         await refused(policy, notebook=None)
@@ -243,15 +217,6 @@ class TestApprovals:
         notebooks.rename("n.ipynb", "m.ipynb")
         await check(policy, notebook="m.ipynb")
         await refused(policy, notebook="n.ipynb")
-
-    async def test_no_means_no_and_the_next_attempt_is_asked_again(self) -> None:
-        policy = PermissionPolicy()
-        policy.answer("ada", await refused(policy), "deny")
-        with pytest.raises(PermissionDenied, match="The user denied edit_cell"):
-            await check(policy)
-        await refused(policy)
-        with pytest.raises(PermissionDenied):
-            await check(policy, approver=Says("deny"))
 
     @pytest.mark.parametrize(
         ("caller", "notebook", "answers"),
@@ -268,45 +233,14 @@ class TestApprovals:
         policy = PermissionPolicy()
         permission = await refused(policy, caller, notebook=notebook)
         assert policy.pending("ada")[0].answers == answers
-        all_answers: tuple[Answer, ...] = (*CHAT, *NOTEBOOK)
-        for answer in all_answers:
-            if answer not in answers:
-                with pytest.raises(InvalidArguments, match=answer):
-                    policy.answer("ada", permission, answer)
-                with pytest.raises(InvalidArguments, match=answer):
-                    await check(
-                        PermissionPolicy(), caller, notebook=notebook, approver=Says(answer)
-                    )
-        policy.answer("ada", permission, "once")
+        for answer in {*CHAT, *NOTEBOOK} - {*answers}:
+            with pytest.raises(InvalidArguments, match=answer):
+                policy.answer("ada", permission, answer)
 
 
 @pytest.mark.proves("perm:approvals")
-class TestToolRules:
-    """Approvals of one tool."""
-
-    async def test_in_a_chat_it_covers_the_tool_and_its_effect_for_this_caller(self) -> None:
-        policy = PermissionPolicy()
-        policy.answer("ada", await refused(policy), "chat_tool")
-        await check(policy, arguments={"cell": "1"}, notebook="other.ipynb")
-        await check(policy, notebook=None)
-        await refused(policy, tool="delete_cell")
-        await refused(policy, effect="EXECUTE")
-        for caller in (SAME_USER, OTHER_USER, NO_KEY):
-            await refused(policy, caller)
-        policy.forget(ASKS)
-        await refused(policy)
-
-    async def test_in_a_notebook_it_covers_the_tool_for_this_user(self) -> None:
-        notebooks = Notebooks()
-        policy = PermissionPolicy(notebooks=notebooks)
-        policy.answer("ada", await refused(policy), "notebook_tool")
-        await check(policy, SAME_USER, arguments={"cell": "1"})
-        await refused(policy, tool="delete_cell")
-        await refused(policy, notebook="m.ipynb")
-        await refused(policy, OTHER_USER)
-        notebooks.rename("n.ipynb", "m.ipynb")
-        await check(policy, notebook="m.ipynb")
-        await refused(policy, notebook="n.ipynb")
+class TestStandingApprovals:
+    """Approvals for a chat or a notebook."""
 
     @pytest.mark.parametrize("answer", [*CHAT, *NOTEBOOK])
     async def test_none_applies_above_the_cap_or_in_plan(self, answer: Answer) -> None:
@@ -382,47 +316,6 @@ class TestToolRules:
         assert approver.shown[0].answers == ("once", "chat", "deny")
 
 
-@pytest.mark.proves("perm:approvals", "threat:other-user")
-async def test_a_request_is_answered_by_its_own_user_and_once() -> None:
-    policy = PermissionPolicy()
-    permission = await refused(policy)
-    assert [request.id for request in policy.pending("ada")] == [permission]
-    assert policy.pending("bob") == []
-    for user, name in (("bob", permission), ("ada", "no-such-id")):
-        with pytest.raises(NotFound) as error:
-            policy.answer(user, name, "once")
-        assert error.value.status == 404
-    await refused(policy)
-    policy.answer("ada", permission, "once")
-    with pytest.raises(NotFound):
-        policy.answer("ada", permission, "once")
-
-
-async def test_the_same_call_repeated_names_the_same_request() -> None:
-    policy = PermissionPolicy()
-    assert await refused(policy) == await refused(policy)
-    assert len(policy.pending("ada")) == 1
-
-
-async def test_an_approver_who_cannot_ask_leaves_the_request_to_the_panel() -> None:
-    policy = PermissionPolicy()
-    permission = await refused(policy, approver=Says(None))
-    policy.answer("ada", permission, "once")
-    await check(policy)
-
-
-async def test_an_answer_from_elsewhere_ends_the_approvers_question() -> None:
-    policy, approver = PermissionPolicy(), Shows()
-    call = asyncio.create_task(check(policy, approver=approver))
-    request = await asyncio.wait_for(approver.shown.get(), DEADLINE)
-    assert policy.pending("ada") == [request]
-    policy.answer("ada", request.id, "once")
-    await asyncio.wait_for(call, DEADLINE)
-    assert approver.withdrawn.is_set()
-    # It let that call through, and is used up.
-    await refused(policy)
-
-
 async def test_two_calls_at_once_are_asked_for_one_by_one() -> None:
     policy, approver = PermissionPolicy(), Shows()
     calls = [asyncio.create_task(check(policy, approver=approver)) for _ in range(2)]
@@ -436,35 +329,6 @@ async def test_two_calls_at_once_are_asked_for_one_by_one() -> None:
     assert isinstance(calls[1].exception(), PermissionDenied)
 
 
-async def test_a_call_that_is_cancelled_withdraws_its_request() -> None:
-    policy, approver = PermissionPolicy(), Shows()
-    call = asyncio.create_task(check(policy, approver=approver))
-    request = await asyncio.wait_for(approver.shown.get(), DEADLINE)
-    call.cancel()
-    await asyncio.wait({call}, timeout=DEADLINE)
-    assert approver.withdrawn.is_set()
-    with pytest.raises(NotFound):
-        policy.answer("ada", request.id, "once")
-
-
-async def test_an_approver_that_fails_lets_nothing_through() -> None:
-    class Fails:
-        async def ask(self, request: PermissionRequest) -> Reply | None:
-            raise ConnectionError(f"nowhere to show {request.id}")
-
-    policy = PermissionPolicy()
-    with pytest.raises(ConnectionError):
-        await check(policy, approver=Fails())
-    assert policy.pending("ada") == []
-
-
-async def test_a_request_waits_for_a_limited_time() -> None:
-    policy = PermissionPolicy(keep_seconds=-1)
-    permission = await refused(policy)
-    with pytest.raises(NotFound):
-        policy.answer("ada", permission, "once")
-
-
 @pytest.mark.proves("threat:exhaustion")
 async def test_at_the_bound_a_user_gets_no_more_requests_and_others_still_do() -> None:
     policy = PermissionPolicy(max_pending=3)
@@ -476,13 +340,3 @@ async def test_at_the_bound_a_user_gets_no_more_requests_and_others_still_do() -
     await refused(policy, OTHER_USER)
     policy.forget(ASKS)
     await refused(policy, arguments={"number": 3})
-
-
-@pytest.mark.proves("threat:exhaustion")
-async def test_remembered_approvals_are_bounded_and_the_oldest_is_asked_for_again() -> None:
-    policy = PermissionPolicy(max_approvals=2)
-    for name in ("a.ipynb", "b.ipynb", "c.ipynb"):
-        policy.answer("ada", await refused(policy, notebook=name), "notebook")
-    await refused(policy, notebook="a.ipynb")
-    await check(policy, notebook="b.ipynb")
-    await check(policy, notebook="c.ipynb")

@@ -70,67 +70,6 @@ def entry(number: int, changes: Sequence[Change], note: str = "") -> JournalEntr
     )
 
 
-ONE_OF_EACH = [
-    Insert(code("new", "dddd"), index=1),
-    Replace("aaaa", "a = 2"),
-    Replace("aaaa", "a = 2", keep_outputs=True),
-    Replace("aaaa", "text", type="markdown"),
-    Replace("cccc", "code", type="code"),
-    Delete("aaaa"),
-    Delete("cccc"),
-    Move("aaaa", 2),
-    Move("cccc", 0),
-    SetOutputs("aaaa"),
-]
-
-
-@pytest.mark.parametrize("operation", ONE_OF_EACH, ids=repr)
-def test_each_operation_is_taken_back(operation: Operation) -> None:
-    notebook = three()
-    before = notebook.cells
-    changes = notebook.apply([operation])
-    assert undo(notebook, changes) == []
-    assert notebook.cells == before
-
-
-def test_a_restored_cell_has_its_id_metadata_outputs_and_attachments() -> None:
-    picture = {"attachments": {"image.png": {"image/png": "iVBORw0="}}}
-    cell = CellContent(
-        "markdown", "![](attachment:image.png)", "aaaa", {"tags": ["x"]}, extra=picture
-    )
-    for operation in (Delete("aaaa"), Replace("aaaa", "x = 1", type="code")):
-        notebook = ListNotebook([code("first", "ffff"), cell])
-        assert undo(notebook, notebook.apply([operation])) == []
-        assert notebook.cells[1] == cell
-
-
-def test_every_operation_expects_what_the_change_left_behind() -> None:
-    notebook = three()
-    changes = notebook.apply([Insert(code("new", "dddd")), Replace("aaaa", "a = 2")])
-    operations, *_ = notebook.inverse(changes)
-    now = notebook.snapshot().by_key
-    assert operations == [
-        Delete("dddd", expect=now["dddd"].hash),
-        Replace("aaaa", "a", type="code", expect=now["aaaa"].hash),
-        SetOutputs("aaaa", PRINTED, 7),
-    ]
-
-
-def test_changes_that_cancel_out_need_no_operation() -> None:
-    notebook = three()
-    changes = notebook.apply(
-        [Insert(code("new", "dddd")), Move("aaaa", 2), Delete("dddd"), Move("aaaa", 0)]
-    )
-    assert notebook.inverse(changes) == ([], [], list(changes))
-
-
-def test_as_few_cells_as_possible_are_moved_back() -> None:
-    notebook = ListNotebook([code(c, c * 4) for c in "abcdef"])
-    changes = notebook.apply([Move("aaaa", 5)])
-    operations, *_ = notebook.inverse(changes)
-    assert operations == [Move("aaaa", 0)]
-
-
 @pytest.mark.proves("doc:conflict")
 class TestSomebodyWorkedOnSince:
     @pytest.mark.parametrize(
@@ -160,47 +99,12 @@ class TestSomebodyWorkedOnSince:
         assert f"@{changes[0].cell}" in sentence
         assert notebook.cells == now
 
-    def test_the_other_cells_of_the_same_change_are_taken_back(self) -> None:
-        notebook = three()
-        changes = notebook.apply([Replace("aaaa", "mine"), Replace("bbbb", "mine")])
-        notebook.apply([Replace("bbbb", "theirs")])
-        (sentence,) = undo(notebook, changes)
-        assert "@bbbb" in sentence
-        assert [cell.source for cell in notebook.cells] == ["a", "theirs", "c"]
-
-    def test_an_earlier_change_of_a_cell_is_not_taken_back_over_a_later_one_that_stays(
-        self,
-    ) -> None:
-        notebook = three()
-        changes = notebook.apply([Replace("bbbb", "first"), Replace("bbbb", "second")])
-        # By chance what they wrote is what the first change left.
-        notebook.apply([Replace("bbbb", "first")])
-        assert len(undo(notebook, changes)) == 2
-        assert notebook.cells[1].source == "first"
-
-    def test_a_cell_that_has_run_since_gets_the_outputs_of_its_old_source(self) -> None:
-        notebook = three()
-        changes = notebook.apply([Replace("aaaa", "mine")])
-        notebook.apply([SetOutputs("aaaa", ({"output_type": "error"},), 9)])
-        assert undo(notebook, changes) == []
-        assert notebook.cells[0] == code("a", "aaaa", ran=True)
-
-    @pytest.mark.parametrize("neighbours", [True, False])
-    def test_a_deleted_cell_comes_back_after_its_old_neighbour(self, neighbours: bool) -> None:
-        notebook = ListNotebook([code(c, c * 4) for c in "abcd"], neighbours=neighbours)
+    def test_a_deleted_cell_comes_back_after_its_old_neighbour(self) -> None:
+        notebook = ListNotebook([code(c, c * 4) for c in "abcd"])
         changes = notebook.apply([Delete("cccc")])
         notebook.apply([Insert(code("x", "xxxx"), index=0), Insert(code("y", "yyyy"), index=0)])
         undo(notebook, changes)
-        order = "".join(cell.source for cell in notebook.cells)
-        # Without a neighbour's name, its old index is the best that is known.
-        assert order == ("yxabcd" if neighbours else "yxcabd")
-
-    def test_a_deleted_cell_whose_neighbour_is_gone_comes_back_at_its_old_index(self) -> None:
-        notebook = ListNotebook([code(c, c * 4) for c in "abcd"])
-        changes = notebook.apply([Delete("dddd")])
-        notebook.apply([Delete("cccc"), Delete("bbbb")])
-        undo(notebook, changes)
-        assert "".join(cell.source for cell in notebook.cells) == "ad"
+        assert "".join(cell.source for cell in notebook.cells) == "yxabcd"
 
     @pytest.mark.parametrize("to", [0, 3])
     def test_a_moved_cell_goes_back_to_its_old_neighbour(self, to: int) -> None:
@@ -212,66 +116,10 @@ class TestSomebodyWorkedOnSince:
         assert "ab" in order
 
 
-class TestEntries:
-    def test_several_entries_are_taken_back_the_newest_first(self) -> None:
-        notebook = three()
-        before = notebook.cells
-        first = entry(1, notebook.apply([Replace("aaaa", "1")]))
-        second = entry(2, notebook.apply([Replace("aaaa", "2"), Insert(code("n", "dddd"))]))
-        third = entry(3, notebook.apply([Delete("aaaa"), Move("dddd", 0)]))
-        undone = notebook.plan([third, second, first])
-        assert (tuple(undone.entries), undone.left) == ((3, 2, 1), ())
-        notebook.apply(undone.operations)
-        assert notebook.cells == before
-
-    def test_an_entry_of_which_nothing_can_be_taken_back_is_not_among_those_undone(self) -> None:
-        notebook = three()
-        first = entry(1, notebook.apply([Replace("bbbb", "mine")]))
-        second = entry(2, notebook.apply([Replace("aaaa", "mine")]))
-        notebook.apply([Replace("aaaa", "theirs")])
-        undone = notebook.plan([second, first])
-        assert tuple(undone.entries) == (1,)
-        assert len(undone.left) == 1
-        assert notebook.plan([second]).operations == ()
-
-    def test_of_an_entry_the_changes_that_are_undone_are_named(self) -> None:
-        notebook = three()
-        changes = notebook.apply([Replace("bbbb", "mine"), Move("bbbb", 0), Delete("cccc")])
-        notebook.apply([Replace("bbbb", "theirs")])
-        undone = notebook.plan([entry(1, changes)])
-        assert undone.entries == {1: list(changes[1:])}
-
-    def test_content_that_the_journal_did_not_keep_is_reported(self) -> None:
-        notebook = three()
-        changes = notebook.apply([Replace("aaaa", "mine")])
-        note = "The outputs of @aaaa were too large to keep."
-        assert notebook.plan([entry(1, changes, note)]).left == (note,)
-
-
 class TestCellsWithoutIds:
-    def notebook(self) -> ListNotebook:
-        return ListNotebook([code("same"), code("same", ran=True), markdown("c")], ids=False)
-
-    @pytest.mark.parametrize(
-        "operation",
-        [
-            Insert(code("new"), index=1),
-            Replace("cell-1", "x"),
-            Delete("cell-0"),
-            Move("cell-2", 0),
-            SetOutputs("cell-1"),
-            Replace("cell-2", "x", type="code"),
-        ],
-        ids=repr,
-    )
-    def test_each_operation_is_taken_back_by_its_place(self, operation: Operation) -> None:
-        notebook = self.notebook()
-        before = notebook.cells
-        assert undo(notebook, notebook.apply([operation])) == []
-        assert notebook.cells == before
-
     def test_once_something_stays_the_numbers_of_the_rest_are_not_trusted(self) -> None:
-        notebook = self.notebook()
+        cells = [code("same"), code("same", ran=True), markdown("c")]
+        notebook = ListNotebook(cells, ids=False)
         changes = notebook.apply([Replace("cell-0", "mine"), Insert(code("same"), index=0)])
         notebook.apply([Replace("cell-0", "theirs")])
         now = notebook.cells
@@ -310,7 +158,7 @@ def notebooks(draw: st.DrawFn) -> ListNotebook:
     ids = draw(st.booleans())
     cells = draw(st.lists(new_cells(), max_size=6))
     named = [replace(cell, id=f"id-{n}" if ids else None) for n, cell in enumerate(cells)]
-    return ListNotebook(named, ids=ids, neighbours=draw(st.booleans()))
+    return ListNotebook(named, ids=ids)
 
 
 def edit(data: st.DataObject, cells: list[tuple[str | None, CellContent]]) -> Operation:
@@ -347,10 +195,10 @@ def edits(data: st.DataObject, notebook: ListNotebook, most: int) -> list[Journa
 def check_unsure_of_a_move(
     notebook: ListNotebook, changes: Sequence[Change], left: Sequence[str]
 ) -> None:
-    """A deleted cell that comes back at its position is no sign that the moved one beside it has stayed."""
+    """Among cells without ids that look alike, a moved one may not be known from those beside it."""
     assert "it was moved since" in left[0]
     assert not notebook.ids
-    assert {"move", "delete"} <= {change.action for change in changes}
+    assert "move" in {change.action for change in changes}
 
 
 @given(notebook=notebooks(), data=st.data())

@@ -22,9 +22,6 @@ _SPACE = re.compile(r"\s+")
 _SPACES = re.compile(r" +")
 
 _BLOCK = re.compile(r"(?:p|div|br|tr|li|ul|ol|table|h[1-6]|pre|hr|section|thead|tbody)\Z")
-_EMPTY_ROW = "\0"
-"""Marks the start of a table row. HTML has no such character."""
-_STARTS = ("\n", _EMPTY_ROW)
 _SILENT = frozenset(("script", "style", "head", "template", "metadata"))
 _RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
 """End tags of elements whose content is raw text."""
@@ -33,8 +30,7 @@ _RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "sty
 class _TextBuilder:
     """Builds text: table rows as lines with `|`, blocks as lines, without scripts and styles."""
 
-    def __init__(self, row: str) -> None:
-        self._row = row
+    def __init__(self) -> None:
         self.parts: list[str] = []
         self._silent = 0
 
@@ -42,7 +38,6 @@ class _TextBuilder:
         """Add the text between tags."""
         if markup and not self._silent:
             text = _CHARACTER.sub(lambda match: unescape(match[0]), markup)
-            text = text.replace(_EMPTY_ROW, "\N{REPLACEMENT CHARACTER}")
             self.parts.append(_SPACE.sub(" ", text))
 
     def tag(self, name: str, attributes: str, *, end: bool) -> None:
@@ -50,33 +45,29 @@ class _TextBuilder:
         if name in _SILENT:
             self._silent = max(self._silent - 1, 0) if end else self._silent + 1
         elif _BLOCK.match(name):
-            self.parts.append(self._row if name == "tr" and not end else "\n")
+            self.parts.append("\n")
         elif name in ("td", "th") and not end:
-            self.parts.append(" | " if self.parts and not self.parts[-1].endswith(_STARTS) else "")
+            self.parts.append(" | " if self.parts and not self.parts[-1].endswith("\n") else "")
         elif name == "img" and not end:
             alt = _ALT.search(attributes)
             text = unescape(next(filter(None, alt.groups()), "")) if alt is not None else ""
             self.parts.append(f"[image{': ' + text if text else ''}]")
 
     def lines(self) -> str:
-        """Return the text without blank lines other than those of marked rows."""
+        """Return the text without blank lines."""
         lines = (_SPACES.sub(" ", line).strip() for line in "".join(self.parts).split("\n"))
-        return "\n".join(line.replace(_EMPTY_ROW, "").strip() for line in lines if line)
+        return "\n".join(filter(None, lines))
 
 
-def html_text(markup: str, *, empty_rows: bool = False) -> str:
+def html_text(markup: str) -> str:
     r"""Convert HTML to plain text, one line for each table row.
 
     A tag that is not closed by the end of the markup, and a ``<`` that starts no tag, are text.
 
     >>> html_text("<p>a &lt; b</p><table><tr><td>1<td>2</table>")
     'a < b\n1 | 2'
-
-    Args:
-        markup: The HTML.
-        empty_rows: Whether a table row without text is a line, too.
     """
-    text = _TextBuilder(f"\n{_EMPTY_ROW}" if empty_rows else "\n")
+    text = _TextBuilder()
     at = 0
     while (opening := markup.find("<", at)) >= 0:
         text.add(markup[at:opening])

@@ -49,19 +49,12 @@ class Seen:
     A change to a cell is a compare-and-set against the hash. Only whole sources count: a line of a list
     that shows the beginning of a source does not mark the cell as read. Forgetting is safe: the caller
     reads again. At the limit, the least recently active caller is forgotten first.
-
-    Args:
-        max_cells: Maximum remembered cells of all callers.
     """
 
-    def __init__(self, max_cells: int = MAX_CELLS) -> None:
-        self._max = max_cells
+    def __init__(self) -> None:
         self._count = 0
         # Hashes by cell, for each caller, the least recently active one first.
         self._callers: OrderedDict[str, dict[str, str]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return self._count
 
     def mark(self, caller: Caller, cell: str, source_hash: str) -> None:
         """Record that the caller has read the whole source with this hash. Needs a caller with a key."""
@@ -80,7 +73,7 @@ class Seen:
         self._count -= len(cells)
         cells |= hashes
         self._count += len(cells)
-        while self._count > self._max:
+        while self._count > MAX_CELLS:
             self._forget_one()
 
     def expectation(self, caller: Caller, cell: str) -> str | None:
@@ -115,23 +108,11 @@ class Revisions:
     A revision is a hash of the content, so all callers share an entry. The least recently used entry
     is evicted first. The newest is always kept, whatever its size, so that a large notebook can be
     written back.
-
-    Args:
-        max_characters: Maximum cached characters, counted as in `MAX_CHARACTERS`.
     """
 
-    def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
-        self._max = max_characters
+    def __init__(self) -> None:
         self._characters = 0
         self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._snapshots)
-
-    @property
-    def characters(self) -> int:
-        """The number of cached characters."""
-        return self._characters
 
     def remember(self, snapshot: Snapshot) -> None:
         """Add a snapshot by its revision."""
@@ -139,7 +120,7 @@ class Revisions:
             self._snapshots[snapshot.revision] = snapshot
             self._characters += _size(snapshot)
         self._snapshots.move_to_end(snapshot.revision)
-        while self._characters > self._max and len(self._snapshots) > 1:
+        while self._characters > MAX_CHARACTERS and len(self._snapshots) > 1:
             _, oldest = self._snapshots.popitem(last=False)
             self._characters -= _size(oldest)
 

@@ -87,17 +87,10 @@ class StandingApprovals:
     """Approvals for a caller's session or for a notebook, kept in memory.
 
     Each applies to one effect, and to all tools or to one.
-
-    Args:
-        limit: Maximum number of approvals.
     """
 
-    def __init__(self, limit: int = MAX_APPROVALS) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._given: list[_Given] = []
-
-    def __len__(self) -> int:
-        return len(self._given)
 
     def add(
         self,
@@ -116,7 +109,7 @@ class StandingApprovals:
             tool: The only tool that it applies to; None for all.
         """
         given = _Given(caller, effect, notebook, tool)
-        self._given = [each for each in self._given if each != given][1 - self._limit :]
+        self._given = [each for each in self._given if each != given][1 - MAX_APPROVALS :]
         self._given.append(given)
 
     def applies(
@@ -262,7 +255,6 @@ class PermissionPolicy:
         cap: The most permissive mode for any caller.
         notebooks: The notebooks by path.
         max_pending: Maximum pending requests of one user.
-        max_approvals: Maximum remembered approvals, and maximum standing ones.
         keep_seconds: Seconds until a pending request expires.
         where: Where people answer, for the hint of the error; ``{id}`` is replaced by the request's
             id.
@@ -275,13 +267,11 @@ class PermissionPolicy:
         notebooks: Notebooks | None = None,
         where: str = "in the panel",
         max_pending: int = MAX_PENDING,
-        max_approvals: int = MAX_APPROVALS,
         keep_seconds: float = KEEP_SECONDS,
     ) -> None:
         self._cap: Mode = cap
         self._notebooks = Notebooks() if notebooks is None else notebooks
         self._max_pending = max_pending
-        self._max_approvals = max_approvals
         self._keep = keep_seconds
         self._where = where
         self._pending: dict[str, PermissionRequest] = {}
@@ -291,7 +281,7 @@ class PermissionPolicy:
         # Answers for one exact call (identity, hash), with its notebook, consumed when the call is
         # repeated.
         self._once: OrderedDict[tuple[str, str], tuple[Reply, Notebook | None]] = OrderedDict()
-        self.standing = StandingApprovals(max_approvals)
+        self.standing = StandingApprovals()
         self._feed = PermissionFeed()
 
     def mode(self, caller: Caller) -> Mode:
@@ -549,7 +539,7 @@ class PermissionPolicy:
             )
 
     def _bound(self, approvals: OrderedDict[Any, Any]) -> None:
-        while len(approvals) > self._max_approvals:
+        while len(approvals) > MAX_APPROVALS:
             approvals.popitem(last=False)
 
     def _end(self, request: PermissionRequest, outcome: Outcome) -> None:

@@ -107,19 +107,10 @@ class NotebookManager:
 
     Args:
         notebooks: The notebooks by path.
-        max_callers: Maximum remembered callers.
-        max_notebooks: Maximum connected notebooks of one caller.
     """
 
-    def __init__(
-        self,
-        notebooks: Notebooks | None = None,
-        max_callers: int = MAX_CALLERS,
-        max_notebooks: int = MAX_NOTEBOOKS,
-    ) -> None:
-        self._notebooks = Notebooks() if notebooks is None else notebooks
-        self._max_callers = max_callers
-        self._max_notebooks = max_notebooks
+    def __init__(self, notebooks: Notebooks) -> None:
+        self._notebooks = notebooks
         self._callers: OrderedDict[str, _CallerNotebooks] = OrderedDict()
 
     def add(
@@ -149,7 +140,7 @@ class NotebookManager:
         notebook.kernel_id = kernel_id
         self._callers[caller.identity] = connected
         self._callers.move_to_end(caller.identity)
-        while len(self._callers) > self._max_callers:
+        while len(self._callers) > MAX_CALLERS:
             self._callers.popitem(last=False)
         return connected.managed(notebook)
 
@@ -174,7 +165,7 @@ class NotebookManager:
             raise InvalidArguments(
                 f"`{name}` is already the name of {taken.path}.", hint="Choose another name."
             )
-        if known is None and len(present) >= self._max_notebooks and self._idle(connected) is None:
+        if known is None and len(present) >= MAX_NOTEBOOKS and self._idle(connected) is None:
             raise LimitReached(
                 f"You already have {len(present)} notebooks with kernels.",
                 hint="Disconnect some: call unuse_notebook with shutdown_kernel.",
@@ -286,13 +277,13 @@ class NotebookManager:
 
     def _make_room(self, connected: _CallerNotebooks, path: str) -> None:
         """Disconnect the oldest idle notebook if the caller has too many, and deleted ones of a path."""
-        if len(connected.present()) >= self._max_notebooks:
+        if len(connected.present()) >= MAX_NOTEBOOKS:
             idle = self._idle(connected)
             assert idle is not None, "checked by `checked_name`"
             del connected.names[idle]
         deleted = [each for each in connected.names if each.is_deleted]
         for position, each in enumerate(reversed(deleted)):
-            if each.path == path or each.kernel_id is None or position >= self._max_notebooks:
+            if each.path == path or each.kernel_id is None or position >= MAX_NOTEBOOKS:
                 del connected.names[each]
 
 

@@ -20,8 +20,6 @@ class Probe:
     release: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
-    held: dict[str | None, asyncio.Event] = field(default_factory=dict)
-    """What lets the calls about these notebooks go, instead of `release`."""
     contexts: list[ToolContext] = field(default_factory=list)
 
 
@@ -84,7 +82,7 @@ async def probe_wait(
         await context.progress(f"report {number}")
     probe.started.set()
     try:
-        await probe.held.get(notebook, probe.release).wait()
+        await probe.release.wait()
     except asyncio.CancelledError:
         probe.cancelled.set()
         raise
