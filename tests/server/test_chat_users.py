@@ -52,25 +52,3 @@ async def test_anothers_chat_does_not_exist(ask: Ask, model: ScriptedModel, note
         assert (status, error["error"]["code"]) == (404, "chat_not_found"), (method, path)
     assert (await request("bob", "GET", CHATS))[1] == {"chats": []}
     assert len((await request("ada", "GET", CHATS))[1]["chats"]) == 1
-
-
-@pytest.mark.proves("ext:multi-user", "threat:other-user")
-async def test_another_cannot_answer_for_one(
-    ask: Ask, model: ScriptedModel, extension: Any, notebook: str
-) -> None:
-    """What waits in one's chat is answered by that person alone."""
-    from tests.support.chat_requests import parse_request
-    from tk_ai_extension.model.errors import NotFound
-
-    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("No, then."))
-    chats = await extension.services.chats()
-    request = parse_request({"message": "Add a cell.", "notebook": notebook})
-    policy = extension.workspace.policy
-    async for event in (await chats.send("ada", request)).events:
-        if event.kind == "permission":
-            assert policy.pending("bob") == []
-            with pytest.raises(NotFound):
-                policy.answer("bob", event.data["id"], "once")
-            policy.answer("ada", event.data["id"], "deny")
-        last = event
-    assert last.data["text"] == "No, then."  # pyrefly: ignore[unbound-name]

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
-from unittest.mock import AsyncMock
 
 import pytest
 from jupyter_server.auth import Authorizer
@@ -20,7 +19,6 @@ from traitlets.config import Config
 from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_users import ServesTwoUsers, headers_of
 from tests.support.scripted_model import Answer, Held, ScriptedModel
-from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.server.handlers import tabs
 
 DEADLINE = 30.0
@@ -170,19 +168,6 @@ async def test_no_event_of_a_chat_is_lost_or_doubled_whenever_connections_are_lo
         first = answer["last_event"]
 
 
-@pytest.mark.proves("ext:chat")
-async def test_a_page_that_knows_more_than_the_server_is_asked_to_begin_again(
-    open_page: OpenPage, say: Any, model: ScriptedModel
-) -> None:
-    model.add(Answer.of("Hello."))
-    answer = await say("Hello")
-    page = await open_page("page")
-    after = answer["last_event"] + 1
-    number = await page.subscribe(chat=answer["chat"], after=after)
-    assert (await page.next(number))["reset"] is True
-    assert (await page.next(number))["over"] is True
-
-
 @pytest.mark.proves("mcp:permission-required")
 async def test_after_a_lost_connection_all_pending_requests_come(
     open_page: OpenPage, call: Call, notebook: str
@@ -214,57 +199,6 @@ async def test_the_changes_of_a_notebook_are_followed(
     await ask("POST", path, {"answer": "once"}, **jp_auth_header)
     assert (await call("insert_cell", **insert))[0] == 200
     assert (await page.next(number))["event"]["kind"] == "changed"
-
-
-async def test_two_who_follow_one_topic_in_a_page_do_not_end_each_other(
-    open_page: OpenPage, call: Call, notebook: str
-) -> None:
-    page = await open_page("page")
-    numbers = [await page.subscribe(permissions=True) for _ in range(3)]
-    for _ in range(6):
-        message = await page.receive()
-        assert message.get("reset") or message["event"]["permissions"] == []
-    await call("insert_cell", notebook=notebook, source="a = 1")
-    asked = [await page.receive() for _ in numbers]
-    assert sorted(each["subscription"] for each in asked) == numbers
-    assert {each["event"]["kind"] for each in asked} == {"asked"}
-
-
-async def test_a_topic_that_cannot_be_followed_is_an_error_and_not_tried_for_ever(
-    open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def follow(_user: str) -> AsyncIterator[Any]:
-        raise LimitReached("Too many follow.")
-        yield
-
-    monkeypatch.setattr(extension.services.workspace.policy, "follow", follow)
-    page = await open_page("page")
-    number = await page.subscribe(permissions=True)
-    assert (await page.next(number))["reset"] is True
-    assert (await page.next(number))["error"]["message"] == "Too many follow."
-
-
-async def test_nothing_follows_a_topic_without_subscriptions(
-    open_page: OpenPage, extension: Any, notebook: str
-) -> None:
-    page = await open_page("page")
-    followers = extension.services.workspace.activity._subscribers
-    first = await page.subscribe(changes=notebook)
-    assert (await page.next(first))["reset"] is True
-    await page.send({"unsubscribe": first})
-    async with asyncio.timeout(DEADLINE):
-        while followers:
-            number = await page.subscribe(permissions=True)
-            await page.next(number)
-    assert followers == set()
-
-
-async def test_a_silent_connection_is_kept_alive_by_messages(
-    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tabs, "HEARTBEAT", 0.01)
-    page = await open_page("page")
-    assert [await page.receive() for _ in range(3)] == [{"heartbeat": True}] * 3
 
 
 @pytest.mark.proves("threat:exhaustion")
@@ -354,16 +288,3 @@ class TestReader:
         number = await page.subscribe(permissions=True)
         assert (await page.receive())["subscription"] == number
         assert extension.settings[tabs.TABS_KEY].present("n.ipynb") == []
-
-    @pytest.mark.proves("fault:server-stop")
-    async def test_a_page_with_read_access_leaves_no_task_when_the_server_stops(
-        self, open_page: OpenPage, extension: Any
-    ) -> None:
-        page = await open_page("page")
-        number = await page.subscribe(permissions=True)
-        await page.next(number)
-        await extension.stop_extension()
-        extension.stop_extension = AsyncMock()  # The fixture would stop it a second time.
-        await asyncio.sleep(0)
-        left = {task.get_name() for task in asyncio.all_tasks() if not task.done()}
-        assert not left & {"tk-ai heartbeat", "tk-ai channel", "tk-ai feed"}

@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 from jupyter_server._tz import utcnow
 
-from tests.proposals import running
 from tests.server.conftest import Ask, Call
-from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.server import services
-from tk_ai_extension.workspace.permission_requests import PermissionRequest, Reply
 
 
 @pytest.mark.proves("hub:tokens")
@@ -109,39 +106,4 @@ class TestKernelsOfWaitingWork:
         async with asyncio.timeout(60):
             assert (await turn).code == 200
         await events.aclose()
-        assert await culled(used["kernel_id"])
-
-    @pytest.mark.proves("hub:tokens")
-    async def test_the_kernel_of_a_call_that_waits_for_approval_is_not_culled_until_it_is_answered(
-        self, call: Call, extension: Any, notebook: str
-    ) -> None:
-        _, used = await call("use_notebook", notebook=notebook)
-        answered = asyncio.Event()
-
-        class Person:
-            async def ask(self, request: PermissionRequest) -> Reply | None:
-                assert request.notebook == notebook
-                await answered.wait()
-                return Reply("once")
-
-        policy, services = extension.services.workspace.policy, extension.services
-        caller = Caller(services.owner, "an-agent", mode="ask")
-        check = policy.check(
-            caller,
-            "execute_cell",
-            "EXECUTE",
-            arguments={},
-            proposal=running("x = 1", notebook, used["kernel_id"]),
-            approver=Person(),
-        )
-        waiting = asyncio.create_task(check)
-        services.calls += 1
-        async with asyncio.timeout(60):
-            while not policy.asking():
-                await asyncio.wait([waiting], timeout=0.01)
-        culled = Culled(extension)
-        assert not await culled(used["kernel_id"])
-        answered.set()
-        await waiting
-        services.calls -= 1
         assert await culled(used["kernel_id"])

@@ -132,25 +132,6 @@ async def test_a_message_beyond_the_bound_ends_the_connection(
     socket.close()
 
 
-@pytest.mark.proves("fault:tab-lost")
-async def test_a_question_to_a_page_that_has_just_gone_ends_at_once(
-    connect: Any, jp_auth_header: dict[str, str], jp_serverapp: Any
-) -> None:
-    socket = await connect(**jp_auth_header)
-    await socket.write_message(json.dumps({"tabs": [tab_entry()], "list": 1}))
-    await asyncio.wait_for(socket.read_message(), DEADLINE)
-    channel: Pages = jp_serverapp.web_app.settings[handlers.TABS_KEY]
-    (tab,) = channel.present("n.ipynb")
-    assert isinstance(tab, pages.Tab)
-    connection: Any = tab.page.connection
-    # Nothing knows yet that it has ended.
-    connection.ws_connection.stream.close()
-    async with asyncio.timeout(pages.ANSWER / 4):
-        with pytest.raises(TabGone):
-            await tab.ask("read", since=0)
-    socket.close()
-
-
 # --- whose is what
 
 
@@ -169,22 +150,6 @@ async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_nam
     channel.handle(his, {"answer": question["id"], "result": {"version": 666}})
     channel.handle(hers, {"answer": question["id"], "result": {"version": 1}})
     assert await asked == {"version": 1}
-
-
-async def test_an_answer_that_is_none_is_refused_and_a_late_one_is_nothing() -> None:
-    channel = Pages()
-    page, connection = page_with(channel, tab_entry())
-    (tab,) = channel.present("n.ipynb")
-    for answer in ({"result": 1}, {"error": {"code": "too_large", "message": "m", "status": "x"}}):
-        asked = asyncio.create_task(tab.ask("read", since=0))
-        await asyncio.wait([asked], timeout=0)
-        number = connection.sent[-1]["id"]
-        channel.handle(page, {"answer": number, **answer})
-        with pytest.raises(TabRefused):
-            await asked
-        channel.handle(page, {"answer": number, **answer})
-    with pytest.raises(InvalidArguments):
-        channel.handle(page, {"hello": 1})
 
 
 @pytest.mark.proves("threat:exhaustion")
@@ -228,54 +193,3 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
 
 
 # --- how it ends
-
-
-async def test_connections_that_end_because_the_server_stops_start_no_timer() -> None:
-    channel = Pages()
-
-    class Closing(FakeConnection):
-        def drop(self) -> None:
-            channel.disconnect(page, self, left=False)
-
-    connection = Closing()
-    page = channel.connect("ann", CLIENT, connection)
-    channel.close()
-    assert page.connection is None
-    assert page.timer is None
-
-
-async def test_a_page_that_comes_again_takes_the_place_of_its_former_connection() -> None:
-    channel = Pages()
-    page, connection = page_with(channel, tab_entry())
-    (tab,) = channel.present("n.ipynb")
-    again, second = page_with(channel, tab_entry())
-    assert again is page
-    assert connection.is_dropped
-    channel.disconnect(page, connection, left=True)
-    assert channel.present("n.ipynb") == [tab]
-    channel.disconnect(page, second, left=True)
-    assert await channel.find("n.ipynb") is None
-
-
-async def test_a_change_counts_as_unsaved_until_the_page_says_otherwise() -> None:
-    channel = Pages()
-    page, connection = page_with(channel, tab_entry())
-    (tab,) = channel.present("n.ipynb")
-    asked = asyncio.create_task(tab.ask("apply", op="1"))
-    await asyncio.wait([asked], timeout=0)
-    assert tab.dirty
-    channel.handle(page, {"answer": connection.sent[-1]["id"], "result": {}, "dirty": True})
-    assert tab.dirty
-    channel.handle(page, {"changed": tab.name, "dirty": False})
-    assert not tab.dirty
-    await asked
-
-
-async def test_a_notebook_of_a_page_that_stays_away_is_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pages, "GRACE", 0.01)
-    channel = Pages()
-    page, connection = page_with(channel, tab_entry(dirty=True))
-    channel.disconnect(page, connection, left=False)
-    assert await channel.find("n.ipynb") is None

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from getpass import getuser
 from typing import Any
 
 import pytest
 
 from tests.server.test_event_channel import OpenPage, open_page
-from tk_ai_extension.model.errors import DiskFull, LimitReached, ToolError
-from tk_ai_extension.server.handlers.tabs import PageChannels
+from tk_ai_extension.model.errors import ToolError
 
 __all__ = ["open_page"]
-
-
-@pytest.mark.proves("fault:server-stop")
-async def test_nothing_of_a_page_begins_once_the_channels_are_closed(extension: Any) -> None:
-    """A page may subscribe until the server has stopped."""
-    await extension.services.ready()
-    channels, said = PageChannels(), list[str]()
-
-    async def send(text: str) -> None:
-        said.append(text)
-
-    channel = channels.attach(extension.services, getuser(), send)
-    before = asyncio.all_tasks()
-    channels.close()
-    assert channel.receive({"subscribe": 1, "permissions": True})
-    with pytest.raises(LimitReached):
-        channels.attach(extension.services, getuser(), send)
-    assert not asyncio.all_tasks() - before
-    assert said == []
 
 
 @pytest.mark.proves("rest:call")
@@ -73,17 +51,3 @@ async def test_a_failure_of_the_server_may_be_tried_again(
     error = message["error"]
     assert (error["retryable"], "details" in error, "broke" in str(error)) == (True, False, False)
     assert message["status"] == 500
-
-
-async def test_an_error_has_its_http_status_by_which_a_page_decides_whether_it_passes(
-    open_page: OpenPage, extension: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def chats() -> Any:
-        raise DiskFull("The disk is full.")
-
-    page = await open_page("page")
-    missing = await page.next(await page.subscribe(chat="missing"))
-    monkeypatch.setattr(extension.services, "chats", chats)
-    full = await page.next(await page.subscribe(chat="missing"))
-    found = [(message["error"]["code"], message["status"]) for message in (missing, full)]
-    assert found == [("chat_not_found", 404), ("disk_full", 507)]

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from getpass import getuser
-from http import HTTPStatus
 from http.cookies import SimpleCookie
 from itertools import product
 from types import SimpleNamespace
@@ -18,16 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jupyter_server.auth import Authorizer
 from tornado.httpclient import HTTPClientError, HTTPResponse
-from tornado.web import HTTPError, MissingArgumentError
 from traitlets.config import Config
 
 from tests.server.conftest import Ask
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.server.handlers.handler import (
     ROUTE_ERRORS,
-    RouteError,
     is_origin_allowed,
-    refusal,
 )
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tabs import SOCKETS
@@ -80,27 +76,6 @@ def _errors(kind: type[ToolError]) -> Iterator[type[ToolError]]:
     yield kind
     for each in kind.__subclasses__():
         yield from _errors(each)
-
-
-@pytest.mark.proves("rest:call")
-@pytest.mark.parametrize("status", [each for each in HTTPStatus if each >= 400])
-def test_every_status_is_an_error_with_codes(status: HTTPStatus) -> None:
-    raised: list[BaseException | None] = [
-        None,
-        ValueError("why"),
-        HTTPError(status),
-        HTTPError(status, "why %s", "not"),
-        HTTPError(status, "100 %"),
-        MissingArgumentError("name"),
-        RouteError(status, "The body must be JSON."),
-    ]
-    for error in raised:
-        found = refusal(status, error)
-        assert _has_codes(found), error
-        assert found["code"] in REFUSALS
-        assert (found["code"] == "internal_error") == (status >= 500 and status != 503)
-    assert refusal(status, raised[3])["message"].endswith(": why not.")
-    assert refusal(status, raised[-1])["message"] == "The body must be JSON."
 
 
 def _sent(cookies: SimpleCookie) -> str:

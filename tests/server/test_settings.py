@@ -9,16 +9,6 @@ import pytest
 from traitlets.config import Config
 
 from tests.server.conftest import Ask, Call
-from tk_ai_extension.server.app import TkAIExtensionApp
-from tk_ai_extension.server.settings import ExtensionSettings
-
-
-def test_every_setting_says_what_it_is_for() -> None:
-    settings = ExtensionSettings.class_own_traits(config=True)
-    assert len(settings) > 15
-    assert TkAIExtensionApp.class_traits(config=True).keys() >= settings.keys()
-    for name, trait in settings.items():
-        assert len(trait.help) > 20, name
 
 
 class TestBounds:
@@ -65,27 +55,3 @@ class TestAllowedToolsets:
                 "POST", f"api/tk-ai/tools/list_files{toolsets}", {}, **jp_auth_header
             )
             assert answer.code == 200, answer.body
-
-
-class TestPlan:
-    @pytest.fixture
-    def jp_server_config(self, jp_server_config: Config) -> Config:
-        jp_server_config.TkAIExtensionApp.mode_cap = "plan"
-        return jp_server_config
-
-    @pytest.mark.proves("edit:plan-mode")
-    async def test_in_plan_mode_nothing_is_written_or_run(
-        self, call: Call, notebook: str, jp_root_dir: Path
-    ) -> None:
-        before = (jp_root_dir / notebook).read_bytes()
-        for tool, arguments in (
-            ("insert_cell", {"source": "1"}),
-            ("execute_cell", {"cell": 0}),
-            ("execute_ipython", {"code": "1"}),
-            ("use_notebook", {}),
-        ):
-            status, refused = await call(tool, notebook=notebook, **arguments)
-            assert (status, refused["error"]["code"]) == (403, "permission_denied"), tool
-        assert (await call("list_cells", notebook=notebook))[0] == 200
-        assert (jp_root_dir / notebook).read_bytes() == before
-        assert (await call("list_running_kernels"))[1]["kernels"] == []

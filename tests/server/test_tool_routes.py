@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import nbformat
 import pytest
 
 from tests.bad_input import BAD_CALLS, contents, prepare
@@ -85,15 +84,6 @@ async def test_the_compact_text_is_answered_where_only_text_is_accepted(
     assert "prin" in response.body.decode()
 
 
-@pytest.mark.proves("rest:call")
-async def test_calls_of_one_key_belong_together(call: Call, notebook: str) -> None:
-    await call("use_notebook", caller="a", notebook=notebook)
-    status, cells = await call("list_cells", caller="a")
-    assert (status, len(cells["cells"])) == (200, 2)
-    status, refused = await call("list_cells", caller="b")
-    assert (status, refused["error"]["code"]) == (400, "invalid_arguments")
-
-
 @pytest.mark.proves("rest:call", "threat:path", "doc:errors")
 async def test_bad_input_has_the_status_and_code_of_its_kind_and_changes_nothing(
     call: Call, jp_root_dir: Path
@@ -129,16 +119,6 @@ async def test_a_cell_that_fails_is_an_answer_and_no_error_of_the_request(
 
 
 @pytest.mark.proves("rest:call")
-async def test_every_route_is_below_the_base_url(
-    ask: Ask, jp_auth_header: dict[str, str], jp_base_url: str, jp_http_port: int
-) -> None:
-    assert jp_base_url != "/"
-    assert (await ask("GET", "api/tk-ai/health", **jp_auth_header)).code == 200
-    outside = "../" * jp_base_url.count("/") + "api/tk-ai/health"
-    assert (await ask("GET", outside, **jp_auth_header)).code == 404
-
-
-@pytest.mark.proves("rest:call")
 async def test_an_unknown_route_is_a_typed_error(ask: Ask, jp_auth_header: dict[str, str]) -> None:
     paths = ("api/tk-ai", "api/tk-ai/", "api/tk-ai/nothing", "api/tk-ai/tools/a/b")
     with Cases() as cases:
@@ -165,15 +145,6 @@ async def test_a_long_output_is_an_artifact_that_comes_whole(
     assert response.body.decode().splitlines() == [f"row {i}" for i in range(5000)]
     missing = await ask("GET", "api/tk-ai/artifacts/AAAAAAAAAAAA", **jp_auth_header)
     assert (missing.code, json.loads(missing.body)["error"]["code"]) == (404, "not_found")
-
-
-async def test_a_notebook_that_was_run_is_valid_on_disk(
-    call: Call, notebook: str, jp_root_dir: Any
-) -> None:
-    await call("execute_cell", notebook=notebook, cell="prints00")
-    saved = nbformat.read(jp_root_dir / notebook, as_version=4)
-    nbformat.validate(saved)
-    assert saved.cells[0].execution_count == 1
 
 
 @pytest.mark.proves("kernel:shared-live")

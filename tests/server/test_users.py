@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pwd
 from getpass import getuser
 from typing import Any
 
@@ -13,7 +11,6 @@ from jupyter_server.auth import IdentityProvider, User
 from traitlets.config import Config
 
 from tests.server.conftest import Ask
-from tk_ai_extension.model.callers import owner
 from tk_ai_extension.server.handlers.handler import is_shared, owner_name
 
 ACCEPT = "application/json, text/event-stream"
@@ -166,16 +163,6 @@ def test_one_name_is_that_of_who_runs_the_server(
         monkeypatch.setenv("JUPYTERHUB_USER", hub)
     assert owner_name(IdentityProvider(token="shared"), account) == account
     assert owner_name(TwoUsers(), account) == (hub or account)
-
-
-def test_a_user_whom_the_system_does_not_know_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(number: int) -> None:
-        raise KeyError(number)
-
-    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    assert owner() == f"uid-{os.getuid()}"
 
 
 class TestOneToken:
