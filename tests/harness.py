@@ -15,7 +15,6 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from tk_ai_extension.kernels.stack import find_execution_stack
-from tk_ai_extension.model import celltext
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.registry import Registry, Result, ToolContext
 from tk_ai_extension.workspace.workspace import Workspace
@@ -121,15 +120,6 @@ class ToolHarness:
 
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 KERNELSPEC = {"name": "python3", "display_name": "Python 3", "language": "python"}
-
-
-def cells_in(view: str, text: str) -> int:
-    """The number of cells in a text of `read_notebook`, which must be whole."""
-    if view == "raw":
-        return len(json.loads(text)["cells"])
-    if view == "editable":
-        return len(celltext.parse(text).cells)
-    return sum(line.startswith("# %% [") for line in text.split("\n"))
 
 
 @pytest.fixture

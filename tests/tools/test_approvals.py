@@ -98,31 +98,6 @@ async def test_undo_shows_what_comes_back(harness, notebook):
     assert "-c = 3" in request.preview
 
 
-@pytest.mark.proves("perm:approvals", "mcp:permission-required")
-async def test_a_cell_that_changed_since_it_was_shown_is_asked_for_again(harness, notebook):
-    call = {"notebook": notebook, "cell": 1}
-    first = await shown(harness, "execute_cell", **call)
-    harness.workspace.policy.answer("alice", first.id, "once")
-    harness.write(notebook, "a = 1", "wipe_everything()")
-    second = await shown(harness, "execute_cell", **call)
-    assert second.id != first.id
-    assert "wipe_everything()" in second.preview
-    assert harness.app.kernel_manager.list_kernel_ids() == []
-
-
-@pytest.mark.proves("perm:approvals", "perm:modes")
-async def test_a_cell_that_changes_while_the_person_reads_is_asked_for_again(harness, notebook):
-    async def before(time):
-        if time == 1:
-            harness.write(notebook, "a = 1", "c = 'later'")
-
-    person = Person(before=before)
-    context = ToolContext(harness.workspace, ASK, approver=person)
-    result = await harness.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
-    assert ["c = 'later'" in text for text in person.shown] == [False, True]
-    assert result.status == "ok"
-
-
 @pytest.mark.proves("perm:approvals", "perm:modes")
 async def test_a_cell_that_changes_while_it_waits_for_its_turn_does_not_run(harness, notebook):
     blocking = await harness.call(
@@ -179,13 +154,6 @@ async def test_an_approval_for_one_notebook_does_not_reach_the_kernel_of_another
     assert request.notebook is None
     request = await shown(harness, "shutdown_kernel", notebook=notebook, kernel_id=used.kernel_id)
     assert request.notebook is None
-
-
-async def test_in_plan_mode_a_call_is_refused_before_anything_is_read(harness):
-    with pytest.raises(PermissionDenied):
-        await harness.call(
-            "execute_cell", caller=replace(ALICE, mode="plan"), notebook="no.ipynb", cell=0
-        )
 
 
 async def _switch_notebook(harness, notebook):
@@ -264,18 +232,6 @@ async def test_a_call_that_changes_each_time_it_is_asked_for_is_given_up(harness
         await harness.registry.call("execute_cell", {"cell": 1, "notebook": notebook}, context)
     assert len(person.shown) == MAX_ASKED
     assert harness.app.kernel_manager.list_kernel_ids() == []
-
-
-@pytest.mark.proves("perm:bound")
-async def test_a_standing_approval_for_a_notebook_is_none_for_the_next_current_one(
-    harness, notebook
-):
-    await harness.call("use_notebook", notebook=notebook)
-    request = await shown(harness, "execute_cell", cell=0)
-    harness.workspace.policy.answer("alice", request.id, "notebook")
-    await harness.call("execute_cell", caller=ASK, cell=0)
-    await _switch_notebook(harness, notebook)
-    assert (await shown(harness, "execute_cell", cell=0)).notebook == "other.ipynb"
 
 
 @pytest.mark.proves("perm:approvals")

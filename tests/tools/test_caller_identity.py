@@ -54,15 +54,3 @@ async def test_the_state_of_a_session_ends_with_it_and_its_work_stays(harness, n
         await harness.call("get_kernel_status", kernel_id=used.kernel_id)
     ).kernel.state == "idle"
     assert (await harness.call("undo", notebook=notebook)).undone
-
-
-@pytest.mark.proves("edit:history")
-async def test_history_counts_what_was_taken_back(harness, notebook):
-    await harness.call("insert_cell", notebook=notebook, source="b")
-    await harness.call("undo", notebook=notebook)
-    for source in "cd":
-        await harness.call("insert_cell", notebook=notebook, source=source)
-    await harness.call("undo", notebook=notebook, steps=2)
-    entries = (await harness.call("notebook_history", notebook=notebook)).entries
-    summaries = [entry.summary for entry in entries if entry.tool == "undo"]
-    assert summaries == ["undid 2 changes", "undid 1 change"]

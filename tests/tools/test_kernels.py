@@ -1,9 +1,7 @@
 """Kernels and their variables."""
 
 import asyncio
-import signal
 
-import psutil
 import pytest
 
 from tk_ai_extension.model.errors import (
@@ -37,14 +35,6 @@ async def test_kernels_are_listed_with_state_memory_and_cpu(harness, used):
     ).kernel.state == "idle"
     with pytest.raises(KernelNotFound):
         await harness.call("get_kernel_status", kernel_id="another's")
-
-
-@pytest.mark.proves("kernel:tools")
-async def test_a_kernel_that_ends_meanwhile_is_left_out_of_the_list(harness, used, monkeypatch):
-    kernels = harness.workspace.kernels
-    monkeypatch.setattr(kernels, "ids", lambda: ["ended", used.kernel_id, "ended, too"])
-    running = (await harness.call("list_running_kernels")).kernels
-    assert [each.kernel_id for each in running] == [used.kernel_id]
 
 
 @pytest.mark.proves("kernel:tools")
@@ -83,22 +73,6 @@ async def test_a_kernel_that_died_is_noticed_and_replaced_and_the_caller_gets_a_
     assert after.status == "ok", after.full_text()
     notices = [*result.notices, *after.notices]
     assert any("variables are lost" in notice for notice in notices)
-
-
-@pytest.mark.proves("kernel:heartbeat")
-async def test_a_kernel_killed_from_outside_while_idle_is_noticed(harness, used):
-    pid = (await harness.workspace.kernels.info(used.kernel_id)).pid
-    assert pid is not None
-    died = asyncio.get_running_loop().create_future()
-    stop = harness.workspace.kernels.subscribe(
-        lambda event: (
-            event.kind in ("died", "restarted") and not died.done() and died.set_result(event)
-        )
-    )
-    psutil.Process(pid).send_signal(signal.SIGKILL)
-    await asyncio.wait_for(died, 5)
-    stop()
-    assert (await harness.call("execute_ipython", code="1", wait=60)).status == "ok"
 
 
 async def test_variables_are_listed_without_running_their_own_code(harness, used):

@@ -6,7 +6,6 @@ from dataclasses import replace
 import nbformat
 import pytest
 
-from tests.harness import ALICE, NOBODY
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -14,8 +13,6 @@ from tk_ai_extension.model.errors import (
     InvalidNotebook,
     NotebookNotFound,
     PathRefused,
-    PermissionDenied,
-    PermissionRequired,
 )
 from tk_ai_extension.tools.registry import Registry
 
@@ -102,35 +99,9 @@ async def test_insert_goes_after_the_cell_named_and_without_one_to_the_top(harne
     cells = harness.on_disk("n.ipynb").cells
     assert [cell.source for cell in cells[:4]] == ["first", "first", "a = 1", "text"]
     assert len({cell.id for cell in cells}) == 6
-
-
-@pytest.mark.proves("edit:insert-after")
-async def test_insert_needs_a_cell_type(harness, path, edit):
-    before = (harness.root / "n.ipynb").read_bytes()
     with pytest.raises(InvalidArguments, match="cell_type"):
         await edit(cell_id="cella000", new_source="x", edit_mode="insert")
-    assert (harness.root / "n.ipynb").read_bytes() == before
-
-
-@pytest.mark.proves("edit:insert-after")
-async def test_a_notebook_without_ids_gets_none(harness, edit):
-    old = harness.write("old.ipynb", "a = 1", "b = 2")
-    notebook = nbformat.read(old, as_version=4)
-    notebook.nbformat_minor = 4
-    for cell in notebook.cells:
-        del cell["id"]
-    nbformat.write(notebook, old)
-    result = await edit(
-        notebook_path=str(old),
-        cell_id="cell-0",
-        new_source="between",
-        cell_type="code",
-        edit_mode="insert",
-    )
-    assert result.cell_id == "cell-1"
-    stored = harness.on_disk("old.ipynb")
-    assert [cell.source for cell in stored.cells] == ["a = 1", "between", "b = 2"]
-    assert all("id" not in cell for cell in stored.cells)
+    assert harness.on_disk("n.ipynb").cells == cells
 
 
 @pytest.mark.proves("edit:notebookedit")
@@ -154,14 +125,8 @@ async def test_replace_one_past_the_last_cell_is_an_insert_and_needs_a_type(harn
             await edit(cell_id="cell-4", new_source="x", cell_type="code", edit_mode=mode)
     with pytest.raises(CellNotFound):
         await edit(cell_id="cell-9", new_source="x", cell_type="code")
-
-
-@pytest.mark.proves("edit:replace-at-end")
-async def test_the_first_cell_of_an_empty_notebook_can_be_written_by_replace(harness, edit):
-    empty = harness.write("empty.ipynb")
-    result = await edit(
-        notebook_path=str(empty), cell_id="cell-0", new_source="x = 1", cell_type="code"
-    )
+    empty = str(harness.write("empty.ipynb"))
+    result = await edit(notebook_path=empty, cell_id="cell-0", new_source="x", cell_type="code")
     assert (result.edit_mode, result.total_cells) == ("insert", 1)
 
 
@@ -235,56 +200,3 @@ async def test_a_cell_that_was_not_read_is_shown_instead_of_changed(harness, pat
     assert harness.sources("n.ipynb")[0] == "a = 1"
     await harness.call("NotebookEdit", **call)  # the refusal showed it
     assert harness.sources("n.ipynb")[0] == "a = 9"
-
-
-@pytest.mark.proves("doc:conflict")
-async def test_a_versioned_address_does_without_a_session(harness, path):
-    with pytest.raises(Conflict) as raised:
-        await harness.call(
-            "NotebookEdit", caller=NOBODY, notebook_path=path, cell_id="cella000", new_source="x"
-        )
-    address = raised.value.details["cells"][0]["address"]
-    result = await harness.call(
-        "NotebookEdit", caller=NOBODY, notebook_path=path, cell_id=address, new_source="x"
-    )
-    assert result.cell_id == "cella000"
-
-
-@pytest.mark.proves("edit:plan-mode", "perm:modes")
-async def test_plan_mode_refuses_it_and_says_why(harness, path):
-    before = (harness.root / "n.ipynb").read_bytes()
-    planner = replace(ALICE, mode="plan")
-    with pytest.raises(PermissionDenied, match="NotebookEdit is not allowed in plan mode"):
-        await harness.call(
-            "NotebookEdit",
-            caller=planner,
-            notebook_path=path,
-            cell_id="cell-3",
-            new_source="x",
-            cell_type="code",
-        )
-    assert (harness.root / "n.ipynb").read_bytes() == before
-
-
-@pytest.mark.proves("perm:modes")
-async def test_ask_mode_shows_the_diff_for_that_notebook(harness, path):
-    asking = replace(ALICE, mode="ask")
-    await harness.call("read_notebook", caller=asking, notebook=path)
-    with pytest.raises(PermissionRequired):
-        await harness.call(
-            "NotebookEdit",
-            caller=asking,
-            notebook_path=path,
-            cell_id="cella000",
-            new_source="a = 5",
-        )
-    (request,) = harness.workspace.policy.pending("alice")
-    assert request.notebook == "n.ipynb"
-    assert "-a = 1\n+a = 5" in request.preview
-
-
-@pytest.mark.proves("edit:history")
-async def test_undo_takes_it_back(harness, edit):
-    await edit(cell_id="cellc000", edit_mode="delete")
-    await harness.call("undo", notebook="n.ipynb")
-    assert harness.sources("n.ipynb")[2] == "b = 2\nprint(b)"

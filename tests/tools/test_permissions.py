@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.harness import ALICE
-from tk_ai_extension.model.errors import DiskFull, PermissionDenied, PermissionRequired
+from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired
 
 PLAN, ASK, EDIT = (replace(ALICE, mode=mode) for mode in ("plan", "ask", "edit"))
 
@@ -98,18 +98,6 @@ async def test_in_edit_mode_a_cell_that_loads_from_another_host_asks(harness, no
     more = f"{source}\n\n[A link](https://example.org), ![](plot.png)"
     await harness.call("overwrite_cell", source=more, **last)
     assert harness.sources(notebook) == ["a = 1", more]
-
-
-@pytest.mark.proves("mcp:permission-required")
-async def test_a_refusal_that_cannot_be_recorded_is_still_answered(harness, notebook, monkeypatch):
-    async def full(*_args, **_options):
-        raise DiskFull("The disk is full.")
-
-    monkeypatch.setattr(harness.workspace.journal, "record", full)
-    with pytest.raises(PermissionRequired) as required:
-        await harness.call("insert_cell", caller=ASK, notebook=notebook, source="b")
-    (pending,) = harness.workspace.policy.pending(ASK.user)
-    assert required.value.details["permission_id"] == pending.id
 
 
 @pytest.mark.proves("ext:managers")

@@ -153,26 +153,3 @@ async def test_a_run_does_not_go_on_in_the_next_notebook_of_its_name(
     with pytest.raises(NotebookNotFound, match="deleted"):
         await harness.call("wait_execution", execution_id=begun.execution_id, wait=20)
     assert not (harness.root / "ran").exists()
-
-
-async def test_a_notebook_that_is_renamed_or_deleted_while_its_kernel_starts(
-    harness: ToolHarness, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernels = harness.workspace.kernels
-    meanwhile = [person.rename("a.ipynb", "b.ipynb"), person.delete("b.ipynb")]
-    start = kernels.start
-
-    async def start_slowly(*args: Any, **fields: Any) -> str:
-        kernel_id = await start(*args, **fields)
-        await meanwhile.pop(0)
-        return kernel_id
-
-    monkeypatch.setattr(kernels, "start", start_slowly)
-    harness.write("a.ipynb", "x = 1")
-    used = await harness.call("use_notebook", notebook="a.ipynb")
-    assert (used.notebook, used.name) == ("b.ipynb", "b.ipynb")
-    assert await harness.workspace.kernel_of("b.ipynb") == used.kernel_id
-    await kernels.shutdown(used.kernel_id)
-    with pytest.raises(NotebookNotFound, match="deleted"):
-        await harness.call("execute_cell", cell=CELL)
-    assert kernels.ids() == []

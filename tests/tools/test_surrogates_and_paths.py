@@ -8,32 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from traitlets.config import Config
 
 from tests.harness import KERNELSPEC, ToolHarness
-from tk_ai_extension.model.encoding import dumps, encodable, loads
 from tk_ai_extension.model.errors import NotebookNotFound, PathRefused
 
 HALF = "\ud83d"
-
-_TEXTS = st.text(st.characters(codec=None) | st.sampled_from("\ud83d\ude00a\0"), max_size=8)
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | _TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@pytest.mark.proves("doc:lenient")
-@given(_JSON)
-def test_every_json_value_can_be_encoded(value: Any) -> None:
-    encodable(value)
-    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        json.dumps(loads(text), ensure_ascii=False).encode()
-    dumps(value).encode()
-    assert encodable(encodable(value)) == encodable(value)
 
 
 def _notebook(texts: list[str]) -> dict[str, Any]:
@@ -96,25 +76,6 @@ async def test_a_notebook_with_halves_of_pairs_is_read_edited_and_taken_back(
     cells = json.loads(path.read_bytes())["cells"]
     assert cells[0] == json.loads(before)["cells"][0]
     assert cells[2] == json.loads(before)["cells"][2]
-
-
-@pytest.mark.proves("doc:lenient")
-async def test_generated_texts_are_read_by_every_tool(harness: ToolHarness) -> None:
-    examples: list[list[str]] = []
-
-    @settings(max_examples=25, database=None, deadline=None, derandomize=True)
-    @given(st.lists(_TEXTS, min_size=1, max_size=3))
-    def collect(texts: list[str]) -> None:
-        examples.append(texts)
-
-    collect()
-    for number, texts in enumerate(examples):
-        name = f"generated{number}.ipynb"
-        (harness.root / name).write_text(json.dumps(_notebook(texts)))
-        for tool, arguments in READS:
-            result = await harness.call(tool, notebook=name, **arguments)
-            json.dumps(result.structured(), ensure_ascii=False).encode()
-            result.full_text().encode()
 
 
 class TestLinks:

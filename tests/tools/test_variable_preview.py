@@ -79,13 +79,3 @@ def test_a_large_table_is_cut_and_objects_in_it_do_not_run() -> None:
     assert max(map(len, texts)) <= 63
     assert "<Trap object>" in texts
     assert variables["ran"] == []
-
-
-@pytest.mark.proves("rest:chat")
-@pytest.mark.parametrize(
-    ("name", "found"), [("trap", True), ("listed", True), ("nothing", False), ("trap.shape", False)]
-)
-def test_another_object_has_no_preview_and_is_not_touched(name: str, *, found: bool) -> None:
-    answer, variables = asked(f"{TRAP}\nlisted = [trap]", name)
-    assert answer == {"found": found, "table": None}
-    assert variables["ran"] == []

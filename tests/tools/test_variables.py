@@ -1,7 +1,5 @@
 """Looking at a kernel's variables: nothing of a user's is run, and nothing is left behind."""
 
-import asyncio
-
 import pytest
 
 from tk_ai_extension.model.callers import Caller
@@ -103,24 +101,6 @@ async def test_a_table_whose_cells_loop_is_interrupted_and_the_kernel_goes_on(
     with pytest.raises(KernelBusy, match="Timed out after 1 seconds"):
         await inspect(harness, "table")
     assert await evaluate(harness, "6 * 7") == "42"
-
-
-@pytest.mark.parametrize("backend", ["direct", "stack"])
-async def test_a_look_that_nobody_waits_for_leaves_the_kernel_free(
-    harness, used, backend, monkeypatch
-):
-    monkeypatch.setattr(variables, "ANSWER_WITHIN", 1.0)
-    assert (await harness.call("execute_ipython", code=TABLE)).status == "ok"
-    busy = asyncio.Event()
-    stop = harness.workspace.kernels.subscribe(lambda event: event.state == "busy" and busy.set())
-    look = asyncio.create_task(inspect(harness, "table"))
-    async with asyncio.timeout(20):
-        await busy.wait()
-    stop()
-    look.cancel()
-    await asyncio.wait({look})
-    async with asyncio.timeout(20):
-        assert await evaluate(harness, "6 * 7") == "42"
 
 
 @pytest.mark.proves("perm:modes")

@@ -55,25 +55,6 @@ async def test_code_in_a_kernel_reads_and_changes_notebooks_as_its_caller(harnes
     assert harness.sources("n.ipynb")[0] == "a = 1"
 
 
-@pytest.mark.proves("kernel:bridge")
-async def test_it_works_from_a_process_of_the_kernels_too(run, notebook):
-    # As a library's worker would: the bridge is in its environment.
-    code = """
-import os, subprocess, sys
-script = '''
-import json, os, socket
-env = os.environ
-line = socket.socket(socket.AF_UNIX)
-line.connect(env["PI_TOOL_BRIDGE_URL"][len("unix://"):])
-ask = {"token": env["PI_TOOL_BRIDGE_TOKEN"], "tool": "list_notebooks", "arguments": {}}
-line.sendall(json.dumps(ask).encode() + b"\\\\n")
-print(json.loads(line.makefile().readline())["result"]["notebooks"][0]["notebook"])
-'''
-print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout)
-"""
-    assert await output_of(run, code) == "n.ipynb"
-
-
 @pytest.mark.proves("kernel:bridge", "perm:modes")
 async def test_the_callers_permission_mode_holds(harness, run, notebook):
     asking = replace(ALICE, mode="edit")  # code is asked for, changes are not
@@ -103,11 +84,6 @@ async def test_a_refusal_and_a_wrong_call_are_errors_with_code_and_hint(run, not
     assert (await output_of(run, call("read_cell", notebook="../n.ipynb", cell=0))).startswith(
         "path_refused"
     )
-
-
-@pytest.mark.proves("kernel:bridge")
-async def test_python_itself_is_not_called_from_its_own_code(run):
-    assert (await output_of(run, call("python", cells=[]))).startswith("invalid_arguments")
 
 
 @pytest.mark.proves("kernel:bridge")
@@ -184,20 +160,6 @@ async def test_a_token_ends_with_its_kernel_and_a_wrong_one_is_none(
     (kernel,) = harness.workspace.kernels.ids()
     await harness.call("shutdown_kernel", kernel_id=kernel)
     assert (await output_of(run, pretend(*secrets))).startswith("permission_denied")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [b"{\n", b"[]\n", b"{}\n", b'{"token": 1, "tool": "", "arguments": {}}\n'],
-)
-async def test_an_invalid_call_is_refused_and_the_bridge_continues(run, secrets, line):
-    reader, writer = await asyncio.open_unix_connection(secrets[0].removeprefix("unix://"))
-    writer.write(line)
-    answer = json.loads(await asyncio.wait_for(reader.readline(), 10))
-    writer.close()
-    await writer.wait_closed()
-    assert answer["error"]["code"] == "invalid_arguments"
-    assert await output_of(run, "1") == "1"
 
 
 async def test_the_token_is_in_no_log_and_the_socket_is_for_this_user_alone(

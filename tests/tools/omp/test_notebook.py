@@ -1,17 +1,14 @@
 """`notebook`: cells by their index, and nothing is run."""
 
-from dataclasses import replace
-
 import pytest
 
-from tests.harness import ALICE, NOBODY
+from tests.harness import NOBODY
 from tk_ai_extension.model.errors import (
     Conflict,
     InvalidArguments,
     InvalidNotebook,
     NotebookNotFound,
     PathRefused,
-    PermissionDenied,
 )
 
 
@@ -113,15 +110,3 @@ async def test_only_what_was_seen_is_changed_and_a_version_does_without_a_sessio
         await edit("delete", 0, caller=NOBODY)
     await edit("edit", 0, "mine", caller=NOBODY, version=version)
     assert harness.sources("sub/n.ipynb") == ["mine"]
-
-
-@pytest.mark.proves("edit:plan-mode")
-async def test_plan_mode_refuses_it(harness, edit):
-    with pytest.raises(PermissionDenied, match="plan"):
-        await edit("insert", 0, "x", caller=replace(ALICE, mode="plan"))
-    assert len(harness.sources("sub/n.ipynb")) == 3
-
-
-async def test_no_kernel_is_started(harness, edit):
-    await edit("insert", 0, "x = 1")
-    assert harness.app.kernel_manager.list_kernel_ids() == []

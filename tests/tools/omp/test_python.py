@@ -142,7 +142,6 @@ async def test_a_reset_while_another_is_in_progress_is_rejected(harness, run):
 
 
 @pytest.mark.proves("kernel:replace-dead", "kernel:heartbeat")
-@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller_gets_a_notice(
     harness, run
 ):
@@ -158,17 +157,6 @@ async def test_a_kernel_that_died_is_replaced_before_the_next_run_and_the_caller
 
 
 @pytest.mark.proves("kernel:replace-dead")
-async def test_a_kernel_that_somebody_shut_down_is_replaced_before_the_next_run(harness, run):
-    first = await run("x = 1")
-    ended = await harness.call("shutdown_kernel", kernel_id=first.kernel_id)
-    assert "variables are lost" in ended.full_text()
-    result = await run("print('x' in dir())")
-    assert result.runs[0].output == "False"
-    assert result.kernel_id != first.kernel_id
-
-
-@pytest.mark.proves("kernel:replace-dead")
-@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(harness, run):
     result = await run(ONCE, "print('next')")
     assert result.status == "ok"
@@ -177,7 +165,6 @@ async def test_code_that_crashes_its_kernel_is_run_once_more_in_a_new_one(harnes
 
 
 @pytest.mark.proves("kernel:restart-limit")
-@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_a_second_crash_ends_the_session_until_it_is_reset(harness, run):
     # A kernel that is killed takes along what it has not sent: the second time it waits for a sign.
     code = """
@@ -244,16 +231,6 @@ print(open(path).read().count('line'))
     assert (await run(found)).runs[0].output == "5000"
 
 
-@pytest.mark.proves("kernel:env")
-async def test_they_are_set_in_a_kernel_that_somebody_restarted_or_meddled_with(harness, run):
-    look = "import os; print(os.environ.pop('PI_TOOL_BRIDGE_TOKEN') != '')"
-    first = await run(look)
-    await harness.call("restart_kernel", kernel_id=first.kernel_id)
-    assert (await run(look)).runs[0].output == "True"
-    await run("import sys; del sys.modules['tool_bridge']")
-    assert (await run(look)).runs[0].output == "True"
-
-
 async def test_a_folder_that_is_none_is_refused(harness, run):
     (harness.root / "file.txt").write_text("text")
     for cwd, error in (
@@ -287,18 +264,6 @@ async def test_a_timeout_says_after_how_many_seconds_and_keeps_what_was_printed(
 
 
 @pytest.mark.proves("exec:cancel")
-async def test_cancelling_interrupts_and_marks_the_run_cancelled(harness, run):
-    waiting = await run("x = 1\nprint('begun', flush=True)\nimport time; time.sleep(60)", wait=0)
-    await begun(harness)
-    await harness.call("interrupt_kernel", execution_id=waiting.execution_id)
-    ended = await harness.call("wait_execution", execution_id=waiting.execution_id)
-    assert ended.status == "interrupted"
-    kept = await run("x")
-    assert (kept.runs[0].output, kept.kernel_id) == ("1", waiting.kernel_id)
-
-
-@pytest.mark.proves("exec:cancel")
-@pytest.mark.parametrize("backend", ["auto", "direct"])
 async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced(harness, run):
     deaf = (
         "x = 1\nimport signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
@@ -313,24 +278,6 @@ async def test_a_session_kernel_that_ignores_an_interrupt_is_killed_and_replaced
     after = await run("print('x' in dir())")
     assert after.runs[0].output == "False"
     assert "ignored an interrupt and is replaced. Its variables are lost" in ended.full_text()
-
-
-@pytest.mark.proves("exec:cancel", "exec:timeout")
-async def test_so_is_one_that_ignores_a_timeout(run):
-    deaf = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(600)"
-    result = await run(deaf, timeout=0.5)
-    assert result.status == "timed_out"
-    assert "Command timed out after 0.5 seconds" in result.as_text()
-    assert "The session gets another kernel" in result.as_text()
-    assert (await run("'goes on'")).runs[0].output == "'goes on'"
-
-
-@pytest.mark.proves("exec:stdin")
-async def test_input_is_refused_with_a_warning(harness, run):
-    result = await run("input('name? ')")
-    assert result.stdin_requested
-    assert result.prompt == "name? "
-    assert "refused" in result.as_text()
 
 
 @pytest.mark.proves("out:mime", "out:structured", "out:truncate")

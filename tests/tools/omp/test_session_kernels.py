@@ -6,9 +6,7 @@ import inspect
 
 import pytest
 
-from tests.harness import ALICE, BOB
-from tk_ai_extension.model.errors import KernelStartFailed, LimitReached
-from tk_ai_extension.workspace import executions
+from tk_ai_extension.model.errors import LimitReached
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 
 
@@ -78,25 +76,6 @@ async def test_idle_ones_are_swept_by_themselves(run, pooled, shut_down):
     await pooled(idle_after=0.0, sweep_every=0.05)
     first = await run("x = 1")
     await shut_down(first.kernel_id)
-
-
-@pytest.mark.proves("kernel:pool")
-async def test_those_who_shared_one_that_was_swept_get_a_notice(harness, run, pooled):
-    pool = await pooled(sweep_every=3600.0)
-    await run("x = 1", session="team")
-    await run("x", session="team", caller=BOB)
-    await pool.sweep(0.0)
-    assert harness.workspace.kernels.ids() == []
-    for caller in (None, BOB):
-        result = await run("1", mode="per-call", caller=caller)
-        assert "because it was idle. Its variables are lost" in result.full_text()
-
-
-@pytest.mark.proves("kernel:pool")
-async def test_one_that_was_used_a_moment_ago_is_not_swept(harness, run):
-    result = await run("x = 1")
-    await harness.workspace.python.sweep(300.0)
-    assert harness.workspace.kernels.ids() == [result.kernel_id]
 
 
 @pytest.mark.proves("kernel:pool")
@@ -173,66 +152,8 @@ async def test_where_files_run_out_idle_sessions_are_shut_down_and_the_start_is_
     assert idle.kernel_id != result.kernel_id
 
 
-@pytest.mark.proves("kernel:exhaustion")
-async def test_the_start_is_tried_once_more_and_not_for_ever(harness, run, failing):
-    failing(OSError(errno.EMFILE, "Too many open files"), times=2)
-    with pytest.raises(KernelStartFailed, match="Too many open files"):
-        await run("1")
-    assert (await run("1")).status == "ok"
-
-
-async def test_a_session_that_did_not_start_leaves_nothing_behind(harness, run, failing):
-    failing(RuntimeError("no"))
-    with pytest.raises(KernelStartFailed):
-        await run("1")
-    assert harness.workspace.kernels.ids() == []
-
-
-@pytest.mark.parametrize(("mode", "kept"), [("session", 1), ("per-call", 0)])
-async def test_a_run_that_is_refused_keeps_nothing_in_use(harness, run, mode, kept, monkeypatch):
-    monkeypatch.setattr(executions, "MAX_ACTIVE", 0)
-    with pytest.raises(LimitReached):
-        await run("1", mode=mode)
-    assert [session.using for session in harness.workspace.python] == [0] * kept
-    assert len(harness.workspace.kernels.ids()) == kept
-
-
 @pytest.mark.proves("kernel:pool")
 def test_by_default_four_stay_for_five_minutes_and_are_checked_every_thirty_seconds():
     defaults = inspect.signature(PythonSessions).parameters
     names = ("max_sessions", "idle_after", "sweep_every")
     assert [defaults[name].default for name in names] == [4, 300.0, 30.0]
-
-
-@pytest.mark.proves("kernel:pool", "kernel:shared-live")
-async def test_a_notebook_keeps_the_kernel_of_a_session_that_is_reset_and_closed(harness, run):
-    harness.write("n.ipynb", "x")
-    own = await run("x = 'of the session'")
-    await harness.call("use_notebook", notebook="n.ipynb", kernel_id=own.kernel_id)
-    reset = await run("print('x' in dir())", reset=True)
-    assert reset.runs[0].output == "False"
-    await harness.workspace.python.sweep(0.0)
-    assert harness.workspace.kernels.ids() == [own.kernel_id]
-    result = await harness.call("execute_cell", notebook="n.ipynb", cell=0)
-    assert result.runs[0].output == "'of the session'"
-
-
-@pytest.mark.proves("kernel:pool", "exec:cancel")
-async def test_code_that_ignores_an_interrupt_runs_on_in_the_kernel_of_a_notebook(harness, run):
-    harness.write("n.ipynb", "1")
-    deaf = (
-        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "print('deaf', flush=True)\ntime.sleep(600)"
-    )
-    waiting = await run(deaf, wait=0)
-    await harness.call("use_notebook", notebook="n.ipynb", kernel_id=waiting.kernel_id)
-    found = harness.workspace.executions.get(ALICE, waiting.execution_id)
-    while not len(found.current.outputs):
-        await found.changed(found.version, 0.01)
-    assert await harness.workspace.executions.cancel(found, grace=0.5) == "ended"
-    ended = await harness.call("wait_execution", execution_id=waiting.execution_id)
-    assert ended.status == "interrupted"
-    assert "The session gets another kernel" in ended.as_text()
-    after = await run("'goes on'")
-    assert after.runs[0].output == "'goes on'"
-    assert set(harness.workspace.kernels.ids()) == {waiting.kernel_id, after.kernel_id}
