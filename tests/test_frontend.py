@@ -44,34 +44,6 @@ def test_styles_use_the_themes_colours_alone() -> None:
     assert found == []
 
 
-def test_a_person_is_never_shown_an_index() -> None:
-    """What is on the screen counts cells from 1: `src/common/position.ts` makes it of an index."""
-    shown = re.compile(
-        r"""(__|_n)\(\s*['"`][^)]*(?<![\w.(])(\w+\.)*index\b|`[^`]*\$\{(\w+\.)*index\}"""
-    )
-    found = [
-        f"{path.name}: {match[0]}"
-        for path in (ROOT / "src").rglob("*.ts*")
-        # Keys and hints of the server's are for agents, too, which know cells by their indexes.
-        if ".spec." not in path.name and path.name not in ("keys.ts", "position.ts")
-        for match in shown.finditer(path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-
-
-def test_a_count_has_plural_forms() -> None:
-    """Languages have one to six forms: `_n` chooses among them, `__` has one."""
-    count = r"\b(length|count|times|omitted)\b(\.toLocaleString\(\))?"
-    counted = re.compile(rf"""__\(\s*(['"])(?:(?!\1).)*\1,[^;{{}}?:]*?{count}\s*\)""")
-    found = [
-        f"{path.name}: {match[0]}"
-        for path in (ROOT / "src").rglob("*.ts*")
-        if ".spec." not in path.name
-        for match in counted.finditer(path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-
-
 def test_no_control_waits_for_a_pointer() -> None:
     """Who uses keys or a touch screen has no pointer to rest on something."""
     hidden = re.compile(r"\b(opacity: 0;|visibility: hidden)")
@@ -98,25 +70,5 @@ def test_the_folders_of_the_front_end_import_each_other_in_no_circle() -> None:
     assert order.index("api") < order.index("state") < order.index("chat")
 
 
-def test_rules_that_name_what_jupyterlab_may_rename_are_in_one_style_sheet() -> None:
-    fragile = re.compile(r"\.jp-(?!Cell\b(?!-)|RenderedMarkdown\b)[A-Z]")
-    found = {
-        path.name
-        for path in (ROOT / "style").glob("*.css")
-        if fragile.search(path.read_text(encoding="utf-8"))
-    }
-    assert found == {"lab.css"}
-
-
 def test_the_types_of_what_the_server_sends_are_those_of_its_models() -> None:
     assert typescript.TARGET.read_text(encoding="utf-8") == typescript.generate()
-
-
-def test_no_key_of_a_settings_schema_occurs_twice() -> None:
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        keys = [key for key, _ in pairs]
-        assert len(keys) == len(set(keys)), keys
-        return dict(pairs)
-
-    for path in (ROOT / "schema").glob("*.json"):
-        json.loads(path.read_text("utf-8"), object_pairs_hook=unique)

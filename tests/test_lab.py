@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import psutil
-import pytest
 from tornado.httpclient import AsyncHTTPClient
 
 from tests.proofs import ROOT
@@ -96,17 +95,3 @@ async def check_chat(printed: str) -> None:
     )
     text = json.loads(read.body)["text"]
     assert text.index("A cup of coffee cools") < text.rindex("°C in 30 minutes")
-
-
-@pytest.mark.parametrize("port", ["not-a-port", "70000"])
-async def test_lab_refuses_a_port_that_is_none(tmp_path: Path, port: str) -> None:
-    lab = await asyncio.create_subprocess_exec(
-        sys.executable,
-        ROOT / "scripts" / "lab.py",
-        *("--root", tmp_path, "--port", port),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(30):
-        _, error = await lab.communicate()
-    assert lab.returncode == 2
-    assert b"--port" in error
