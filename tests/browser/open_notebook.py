@@ -14,16 +14,10 @@ import pytest
 from playwright.async_api import Page, WebSocket
 from tornado.httpclient import AsyncHTTPClient
 
-from tests.browser.lab import DEADLINE, Lab
+from tests.browser.lab import DEADLINE, Lab, new_page
 
 BOTH = pytest.mark.parametrize("collaboration", [False, True], ids=["alone", "collaboration"])
 """Stories that are the same without jupyter-collaboration and with it."""
-ALONE_FIRST = pytest.mark.parametrize(
-    "collaboration",
-    [False, pytest.param(True, marks=pytest.mark.soak)],
-    ids=["alone", "collaboration"],
-)
-"""What the page alone decides, or others prove as well: with jupyter-collaboration, it is for the soak."""
 
 SOURCES = """
 () => {
@@ -297,6 +291,13 @@ async def opened(lab: Lab, path: str, page: Page | None = None) -> Page:
         return await shown(lab.page, path)
     await page.goto(f"{lab.server.url}lab/tree/{path}?token={lab.server.token}")
     return await shown(page, path)
+
+
+async def another(lab: Lab, path: str) -> Page:
+    """The same notebook in a browser of its own."""
+    browser = lab.page.context.browser
+    assert browser is not None
+    return await opened(lab, path, await new_page(browser))
 
 
 async def shown(page: Page, path: str) -> Page:

@@ -11,7 +11,7 @@ from playwright.async_api import Dialog, Page, Request, expect
 from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import ALONE_FIRST, save
+from tests.browser.open_notebook import save
 from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 AWAY = "http://elsewhere.invalid"
@@ -156,12 +156,11 @@ async def test_nor_what_a_file_is_called_and_what_tools_and_outputs_say_in_the_p
     await watch.nothing()
 
 
-@ALONE_FIRST
 @pytest.mark.proves("threat:html")
 async def test_nothing_runs_that_an_agent_writes_into_the_notebook_that_is_open_and_shows_there(
-    open_lab: OpenLab, collaboration: bool
+    open_lab: OpenLab,
 ) -> None:
-    lab = await open_lab(collaboration=collaboration)
+    lab = await open_lab()
     write_cells(lab.server.root, trusted0="print('by a person')", shows000="2")
     page = lab.page
     await lab.open(NOTEBOOK)
@@ -180,13 +179,12 @@ async def test_nothing_runs_that_an_agent_writes_into_the_notebook_that_is_open_
     assert await page.evaluate("() => window.pwned") is None
 
 
-@ALONE_FIRST
 @pytest.mark.proves("threat:html")
 async def test_outputs_of_an_agents_run_in_a_trusted_cell_are_not_trusted(
-    open_lab: OpenLab, collaboration: bool
+    open_lab: OpenLab,
 ) -> None:
     # JupyterLab's server remembers what was trusted.
-    lab = await open_lab(collaboration=collaboration, own=True)
+    lab = await open_lab(own=True)
     write_cells(lab.server.root, first000=SCRIPT.format(name="mine"))
     seen, agent, page = Open(lab), Agent(lab), lab.page
     await lab.open(NOTEBOOK)

@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import HAS, RAN, SHOWS, call, reads, save, saved, types
+from tests.browser.open_notebook import HAS, RAN, SHOWS, call, save, saved, types
 from tests.browser.pictures import picture
 from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -110,39 +110,6 @@ async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
     await lab.command("tk-ai:show-panel")
     await expect(lab.log.get_by_text("Here.")).to_be_visible()
     await expect(lab.message_box).to_have_value("A draft")
-
-
-@pytest.mark.proves("ext:notebook7", "ext:rtc")
-async def test_an_agent_changes_the_notebook_that_is_open_with_what_is_typed_there(
-    open_lab: OpenLab,
-) -> None:
-    lab = await open_lab(config=CONFIG, fresh=True)
-    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
-    page = await opened(lab, "n.ipynb")
-    await types(page, 0, "  # typed")
-    await reads(lab, "n.ipynb", "# typed")
-    await call(lab, "overwrite_cell", notebook="n.ipynb", cell=1, source="b = 3")
-    expected = ["a = 1  # typed", "b = 3"]
-    await page.wait_for_function(HAS, arg=expected)
-    await saved(lab, "n.ipynb", expected)
-    await expect(page.locator(".jp-Dialog")).to_have_count(0)
-
-
-@pytest.mark.proves("ext:notebook7")
-async def test_where_there_is_no_room_for_a_tab_the_chat_stays_at_the_side(
-    open_lab: OpenLab, model: ScriptedModel
-) -> None:
-    lab = await open_lab(model, config=CONFIG, fresh=True)
-    write_notebook(lab.server.root / "n.ipynb", "a = 1")
-    model.add(Answer.of("Here."))
-    page = await opened(lab, "n.ipynb")
-    await page.get_by_role("menuitem", name="View").click()
-    await page.get_by_role("menuitem", name="Chat with Claude").click()
-    await expect(lab.message_box).to_be_focused()
-    await lab.command("tk-ai:open-in-main")
-    await lab.say("Where are you?")
-    await expect(lab.log.get_by_text("Here.")).to_be_visible()
-    await expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(1)
 
 
 @pytest.mark.proves("ext:notebook7")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
 from dataclasses import replace
 from typing import Any
@@ -11,11 +10,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, new_page, write_notebook
-from tests.browser.open_notebook import BOTH, call, opened
+from tests.browser.lab import Lab, write_notebook
+from tests.browser.open_notebook import BOTH, another, call, opened
 from tests.servers import StartServer
 
 KERNEL = """
@@ -40,6 +39,16 @@ name => {
   return context.rename(name).then(() => context.path);
 }
 """
+RESTART = """
+() => window.jupyterapp.shell.currentWidget.context.sessionContext.session?.kernel?.restart()
+"""
+SAVE_AND_CLOSE = """
+async () => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  await panel.context.save();
+  panel.close();
+}
+"""
 
 
 async def sessions(lab: Lab) -> list[tuple[str, str]]:
@@ -61,25 +70,6 @@ async def share(lab: Lab, pages: list[Page], path: str, number: int) -> None:
         assert await page.evaluate(PRINT, "print(shared)") == str(number)
 
 
-@BOTH
-@pytest.mark.proves("kernel:shared-live", "kernel:session", "ext:rtc")
-async def test_a_tab_whose_kernel_was_shut_down_joins_the_one_that_an_agent_starts(
-    open_lab: OpenLab, collaboration: bool
-) -> None:
-    lab = await open_lab(collaboration=collaboration)
-    write_notebook(lab.server.root / "k.ipynb", "x0 = 0", "print('x0' in globals())")
-    page = await opened(lab, "k.ipynb")
-    await lab.command("kernelmenu:shutdown")
-    await page.wait_for_function(f"() => ({KERNEL})() === null")
-    ran = await call(lab, "execute_cell", notebook="k.ipynb", cell=0)
-    assert ran["status"] == "ok"
-    await page.wait_for_function(f"() => ({KERNEL})() !== null")
-    await lab.page.locator(".jp-Notebook .jp-Cell .jp-InputArea .cm-content").nth(1).click()
-    await lab.command("notebook:run-cell")
-    await expect(page.locator(".jp-OutputArea-output")).to_contain_text("True")
-    assert len(await sessions(lab)) == 1
-
-
 @pytest.mark.proves("kernel:shared-live", "kernel:session")
 async def test_a_tab_joins_an_agents_kernel_after_a_restart_of_the_server(
     open_lab: OpenLab, start_server: StartServer
@@ -97,41 +87,25 @@ async def test_a_tab_joins_an_agents_kernel_after_a_restart_of_the_server(
 
 @BOTH
 @pytest.mark.proves("kernel:shared-live", "kernel:session")
-async def test_in_any_order_of_what_people_do_tabs_and_agents_share_one_kernel(
+async def test_whatever_people_do_tabs_and_agents_share_one_kernel(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
     lab = await open_lab(collaboration=collaboration)
-    browser = lab.page.context.browser
-    assert browser is not None
     path = "k.ipynb"
     write_notebook(lab.server.root / path, "x0 = 0")
     page = await opened(lab, path)
-    pages = [page]
-    steps = ["shut down", "restart", "reopen", "second browser", "rename", "shut down", "nothing"]
-    random.shuffle(steps)
-    for number, step in enumerate(steps):
-        match step:
-            case "shut down":
-                await lab.command("kernelmenu:shutdown")
-            case "restart":
-                await page.evaluate(
-                    "() => window.jupyterapp.shell.currentWidget.context.sessionContext"
-                    ".session?.kernel?.restart()"
-                )
-            case "reopen":
-                await page.evaluate("() => window.jupyterapp.shell.currentWidget.context.save()")
-                await page.evaluate("() => window.jupyterapp.shell.currentWidget.close()")
-                await asyncio.gather(
-                    lab.command("docmanager:open", path=path),
-                    call(lab, "execute_cell", notebook=path, cell=0),
-                )
-            case "second browser":
-                pages.append(await opened(lab, path, await new_page(browser)))
-            case "rename":
-                for each in pages[1:]:
-                    await each.context.close()
-                del pages[1:]
-                path = str(await page.evaluate(RENAME, "renamed.ipynb")).removeprefix("RTC:")
-            case _:
-                pass
-        await share(lab, pages, path, number)
+    await lab.command("kernelmenu:shutdown")
+    await share(lab, [page], path, 1)
+    await page.evaluate(RESTART)
+    await share(lab, [page], path, 2)
+    await page.evaluate(SAVE_AND_CLOSE)
+    await asyncio.gather(
+        lab.command("docmanager:open", path=path),
+        call(lab, "execute_cell", notebook=path, cell=0),
+    )
+    await share(lab, [page], path, 3)
+    second = await another(lab, path)
+    await share(lab, [page, second], path, 4)
+    await second.context.close()
+    path = str(await page.evaluate(RENAME, "renamed.ipynb")).removeprefix("RTC:")
+    await share(lab, [page], path, 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -19,7 +18,7 @@ from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, answer, armed, pick, write_notebook
 from tests.browser.pictures import picture
 from tests.browser.test_hostile_content import CORPUS, NAME, Watch
-from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import ScriptedModel
 
 NOTEBOOK = "sales.ipynb"
 ASKS = "c.TkAIExtensionApp.mode_cap = 'ask'\n"
@@ -213,60 +212,6 @@ async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin:
         await answer(asked(pages[1]), "Deny")
         await expect(asked(pages[0])).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "permission_denied"
-
-
-@pytest.mark.proves("mcp:permission-required")
-async def test_a_script_over_rest_is_known_by_its_key(begin: Begin) -> None:
-    lab = await begin()
-    question = lab.panel.get_by_role("group", name="nightly report · REST: Change sales.ipynb?")
-    async with httpx2.AsyncClient(headers=lab.server.headers, timeout=60) as http:
-        address = f"{lab.server.url}api/tk-ai/tools/insert_cell?caller=nightly%20report"
-        assert (await http.post(address, json=INSERT)).status_code == 403
-        await answer(question, "Approve")
-        await expect(question).to_have_count(0)
-        assert (await http.post(address, json=INSERT)).status_code == 200
-
-
-@pytest.mark.proves("mcp:elicitation")
-async def test_where_the_client_asks_as_well_the_first_answer_counts(begin: Begin) -> None:
-    lab = await begin()
-    shown, never = asyncio.Event(), asyncio.Event()
-
-    async def form(_context: Any, _params: Any) -> types.ElicitResult:
-        shown.set()
-        await never.wait()
-        return types.ElicitResult(action="cancel")
-
-    async with connected(lab, elicitation_callback=form) as agent:
-        call = asyncio.create_task(agent("insert_cell", **INSERT))
-        await asyncio.wait_for(shown.wait(), 30)
-        await answer(asked(lab.page), "Approve")
-        assert await asyncio.wait_for(call, 30) == "ok"
-        await expect(asked(lab.page)).to_have_count(0)
-
-
-async def test_requests_of_the_panels_own_chat_are_shown_in_the_chat_alone(
-    begin: Begin, model: ScriptedModel
-) -> None:
-    model.add(Answer.of(ToolUse("insert_cell", {"source": "x = 1"})), Answer.of("Not then."))
-    lab = await begin(model)
-    await lab.say("Add a cell.")
-    async with connected(lab) as agent:
-        assert await agent("insert_cell", **INSERT) == "permission_required"
-        await expect(asked(lab.page)).to_be_visible()
-        question = lab.log.get_by_role("group", name="Change sales.ipynb?")
-        await expect(question).to_be_visible()
-        await expect(lab.panel.locator(".tk-Question")).to_have_count(2)
-        # From the one to the other and back.
-        await lab.message_box.press("ArrowUp")
-        await expect(question).to_be_focused()
-        await lab.page.keyboard.press("ArrowDown")
-        await expect(asked(lab.page)).to_be_focused()
-        await lab.page.keyboard.press("ArrowUp")
-        await armed(question)
-        await lab.page.keyboard.press("Escape")
-        await expect(lab.log.get_by_text("Not then.")).to_be_visible()
-        await expect(asked(lab.page)).to_be_visible()
 
 
 async def test_a_notification_shows_it_where_no_panel_does(begin: Begin) -> None:

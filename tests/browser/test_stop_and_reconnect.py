@@ -13,7 +13,7 @@ from playwright.async_api import expect
 from tests.browser.agents import NOTEBOOK, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab
-from tests.browser.open_notebook import ALONE_FIRST, Network, call
+from tests.browser.open_notebook import Network, call
 from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 WORDS = " ".join(f"word{number}" for number in range(40))
@@ -39,13 +39,12 @@ async def ended(lab: Lab) -> None:
                     return
 
 
-@ALONE_FIRST
 @pytest.mark.real_cli
 @pytest.mark.proves("ext:panel", "exec:cancel")
 async def test_stop_in_a_cell_interrupts_it_and_keeps_what_it_has_printed(
-    open_lab: OpenLab, model: ScriptedModel, collaboration: bool
+    open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, collaboration=collaboration)
+    lab = await open_lab(model)
     seen = await begin(lab, waits000=ENDLESS, next0000="6 * 7")
     model.add(Answer.of(ToolUse("execute_cell", {"cell": "waits000"})))
     await lab.mode.select_option("auto")

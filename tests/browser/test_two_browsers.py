@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter
 
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DEADLINE, DIALOG, WATCH_DIALOGS, Lab, no_dialog, waits, write_notebook
+from tests.browser.lab import Lab, no_dialog, write_notebook
 from tests.browser.open_notebook import (
     BOTH,
     HAS,
     SHOWS,
     SOURCES,
-    STATE,
-    WRITE,
+    another,
     call,
     changed_twice,
     opened,
@@ -39,53 +36,12 @@ async path => {
 """
 DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"
 TRUSTED = "place => window.jupyterapp.shell.currentWidget.content.widgets[place].model.trusted"
-FAR_DOWN = """
-index => {
-  const { content } = window.jupyterapp.shell.currentWidget;
-  content.activeCellIndex = index;
-  content.widgets.forEach((cell, place) => { cell.node.dataset.place = String(place); });
-  return content.scrollToItem(index, 'start');
-}
-"""
-# Where a cell is on the screen, once the heights of those above it are known.
-TOP = """
-async index => {
-  const { widgets } = window.jupyterapp.shell.currentWidget.content;
-  const top = () => Math.round(widgets[index].node.getBoundingClientRect().top);
-  let frames = 0;
-  for (let last = top(); frames < 30; frames++) {
-    await new Promise(requestAnimationFrame);
-    if (top() !== last) {
-      last = top();
-      frames = 0;
-    }
-  }
-  return top();
-}
-"""
-PLACES = """
-() => {
-  const { content } = window.jupyterapp.shell.currentWidget;
-  return content.widgets.map(cell => cell.node.dataset.place ?? 'new');
-}
-"""
 
 
 async def opens(page: Page, path: str) -> None:
     """Opens a notebook in a page in the place of the one that is open."""
     await page.evaluate(OPEN, path)
     await shown(page, path)
-
-
-async def another(lab: Lab, path: str) -> Page:
-    """The same notebook in a browser of its own."""
-    assert lab.page.context.browser is not None
-    context = await lab.page.context.browser.new_context(viewport={"width": 1280, "height": 800})
-    await context.add_init_script(WATCH_DIALOGS)
-    page = await context.new_page()
-    page.set_default_timeout(DEADLINE)
-    await waits(page)
-    return await opened(lab, path, page)
 
 
 @BOTH
@@ -98,8 +54,6 @@ async def test_both_see_what_an_agent_does_and_nobody_loses_what_they_type(
     first = await opened(lab, "n.ipynb")
     second = await another(lab, "n.ipynb")
     await one_types(lab, first, second)
-    if not collaboration:
-        await one_looks(lab, first, second)
     # What follows may leave a notebook that each page has differently.
     await both_type(lab, first, second, collaboration=collaboration)
 
@@ -149,30 +103,6 @@ async def both_type(lab: Lab, first: Page, second: Page, *, collaboration: bool)
         await no_dialog(page)
 
 
-async def one_looks(lab: Lab, first: Page, second: Page) -> None:
-    """Who only looks stays where they are."""
-    write_notebook(lab.server.root / "long.ipynb", *(f"x = {n}\n" * 4 for n in range(40)))
-    for page in (first, second):
-        await opens(page, "long.ipynb")
-    await second.evaluate(FAR_DOWN, 30)
-    top, before = await second.evaluate(TOP, 30), await second.evaluate(STATE)
-    assert before["scrolled"] > 0
-    await types(first, 0, "# typed")
-    await reads(lab, "long.ipynb", "# typed")
-    await call(lab, "overwrite_cell", notebook="long.ipynb", cell=30, source="x = 'changed'\n" * 4)
-    await call(lab, "execute_cell", notebook="long.ipynb", cell=39)
-    await call(lab, "insert_cell", notebook="long.ipynb", source="last", index=40)
-    sources = [f"x = {n}\n" * 4 for n in range(40)]
-    sources[0] += "# typed"
-    sources[30] = "x = 'changed'\n" * 4
-    for page in (first, second):
-        await page.wait_for_function(HAS, arg=[*sources, "last"])
-    assert await second.evaluate(TOP, 30) == top
-    assert await second.evaluate(STATE) == before
-    assert await second.evaluate(PLACES) == [*map(str, range(40)), "new"]
-    await expect(second.locator(DIALOG)).to_have_count(0)
-
-
 @BOTH
 @pytest.mark.proves("ext:rtc", "ext:panel")
 async def test_a_request_about_one_notebook_changes_that_one_while_another_is_in_front(
@@ -198,72 +128,3 @@ async def test_a_request_about_one_notebook_changes_that_one_while_another_is_in
     await page.wait_for_function(HAS, arg=["a = 1", "done = 1"])
     await saved(lab, "asked.ipynb", ["a = 1", "done = 1"])
     assert [cell.source for cell in lab.notebook("other.ipynb").cells] == ["o = 1"]
-
-
-SOAK = 600
-"""Seconds."""
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(SOAK + 300)
-@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_ten_minutes_of_two_people_and_an_agent_lose_and_double_nothing(
-    open_lab: OpenLab,
-) -> None:
-    """Edits, runs, undo, reloads, a page that is closed and one that is frozen, in random order."""
-    lab = await open_lab(collaboration=True)
-    write_notebook(lab.server.root / "n.ipynb", "# one:", "# two:", "# agent: 0")
-    pages = [await opened(lab, "n.ipynb"), await another(lab, "n.ipynb")]
-    sources, outputs = ["# one:", "# two:", "# agent: 0"], dict[str, str]()
-    done = Counter[str]()
-    chance, clock = random.Random(7), asyncio.get_running_loop().time
-    end = clock() + SOAK
-    while clock() < end:
-        number = sum(done.values())
-        action = chance.choice(
-            ("one", "two", "one", "two", "edit", "run", "run", "undo", "reload", "close", "freeze")
-        )
-        done[action] += 1
-        if action in ("one", "two"):
-            place = ("one", "two").index(action)
-            await pages[place].evaluate(WRITE, [place, f" {number}"])
-            sources[place] += f" {number}"
-            await reads(lab, "n.ipynb", sources[place])
-        elif action == "edit":
-            sources[2] = f"# agent: {number}"
-            await call(lab, "overwrite_cell", notebook="n.ipynb", cell=2, source=sources[2])
-        elif action == "run":
-            await _runs(lab, number, sources, outputs)
-        elif action == "undo":
-            await call(lab, "insert_cell", notebook="n.ipynb", source="gone", index=len(sources))
-            await call(lab, "undo", notebook="n.ipynb")
-        elif action == "reload":
-            await pages[1].reload()
-            await shown(pages[1], "n.ipynb")
-        elif action == "close":
-            await pages[1].context.close()
-            await _runs(lab, number, sources, outputs)
-            pages[1] = await another(lab, "n.ipynb")
-        else:
-            session = await pages[1].context.new_cdp_session(pages[1])
-            await session.send("Page.setWebLifecycleState", {"state": "frozen"})
-            await _runs(lab, number, sources, outputs)
-            await session.send("Page.setWebLifecycleState", {"state": "active"})
-            await session.detach()
-        for page in pages:
-            await page.wait_for_function(HAS, arg=sources)
-    await saved(lab, "n.ipynb", sources)
-    cells = lab.notebook("n.ipynb").cells
-    assert len({cell.id for cell in cells}) == len(cells)
-    found = {cell.source: [output.text for output in cell.outputs] for cell in cells[3:]}
-    assert found == {source: [text] for source, text in outputs.items()}, done
-
-
-async def _runs(lab: Lab, number: int, sources: list[str], outputs: dict[str, str]) -> None:
-    """An agent adds a cell at the end and runs it."""
-    source = f"print({number})"
-    place = len(sources)
-    ran = await call(lab, "insert_and_execute_cell", notebook="n.ipynb", source=source, index=place)
-    assert ran["status"] == "ok", ran
-    sources.append(source)
-    outputs[source] = f"{number}\n"
