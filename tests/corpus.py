@@ -9,8 +9,6 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-import nbformat
-
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 OWN = Path(__file__).parent / "data"
 
@@ -29,9 +27,3 @@ def notebooks(*folders: str) -> list[Path]:
             warnings.warn(message, CorpusMissing, stacklevel=2)
         found += there
     return found
-
-
-def has_code(path: Path) -> bool:
-    """Whether the notebook has a code cell."""
-    notebook = nbformat.read(path, as_version=4)
-    return any(cell.cell_type == "code" for cell in notebook.cells)

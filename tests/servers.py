@@ -62,16 +62,6 @@ class Log:
         assert line is not None, f"The server ended without `{part}`:\n{self.text}"
         return line
 
-    def count(self, part: str) -> int:
-        """The number of lines that contain this, so far."""
-        return sum(part in line for line in self.lines)
-
-    async def counted(self, part: str, number: int, within: float = START) -> None:
-        """Waits until so many lines contain this."""
-        async with asyncio.timeout(within), self._arrived:
-            await self._arrived.wait_for(lambda: self.count(part) >= number or self._ended)
-        assert self.count(part) >= number, f"The server ended before:\n{self.text}"
-
 
 @dataclass
 class ServerProcess:
