@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import nbformat
 from playwright.async_api import Locator
 
 from tests.browser.lab import Lab, pick, write_notebook
+from tests.browser.open_notebook import call
 
 NOTEBOOK = "plan.ipynb"
 
@@ -37,25 +37,13 @@ def write_cells(root: Path, **sources: str) -> None:
 
 @dataclass
 class Agent:
-    """An agent at the server of a lab.
-
-    Attributes:
-        lab: The person's.
-        name: Its caller's key.
-    """
+    """An agent at the server of a lab."""
 
     lab: Lab
-    name: str = "agent"
 
-    async def __call__(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def __call__(self, tool: str, **arguments: Any) -> Any:
         """Calls a tool on the notebook, which has to succeed; its answer."""
-        server = self.lab.server
-        async with httpx2.AsyncClient(headers=server.headers, timeout=120) as http:
-            address = f"{server.url}api/tk-ai/tools/{tool}?caller={self.name}"
-            answer = await http.post(address, json={"notebook": NOTEBOOK, **arguments})
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        return await call(self.lab, tool, notebook=NOTEBOOK, **arguments)
 
     async def changes(self, cell: str, source: str) -> None:
         """Reads a cell and changes it."""

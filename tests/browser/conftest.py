@@ -166,11 +166,10 @@ async def open_lab(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[OpenLab]:
-    """Gives a server and a page for it, most often those of the test before, reset.
+    """Gives a page that is not loaded yet and its server, most often that of the test before, reset.
 
-    With `own`, the server is the test's alone; without a model, the tour answers there. With `fresh`
-    the test loads the page itself, and no other test gets it. Other keywords are the context's. Claude's
-    CLI is its stand-in, or itself where a test is `real_cli`.
+    With `own`, the server is the test's alone; without a model, the tour answers there. Other keywords
+    are those of its page's context. Claude's CLI is its stand-in, or itself where a test is `real_cli`.
     """
     for name in os.environ:
         if matches(name, TAKEN) and not matches(name, NETWORK):
@@ -183,7 +182,6 @@ async def open_lab(
         collaboration: bool = False,
         config: str = "",
         own: bool = False,
-        fresh: bool = False,
         **context: Any,
     ) -> Lab:
         if request.node.get_closest_marker("real_cli") is None:
@@ -191,7 +189,7 @@ async def open_lab(
         if not own:
             pooled = await lab_pool.get(collaboration=collaboration, config=config)
             used.append(pooled)
-            return await pooled.lab(browser, model, fresh=fresh, **context)
+            return await pooled.lab(browser, model)
         settings = CONFIG.format(collaboration=collaboration, data=str(tmp_path / "data"))
         if model is not None:
             settings += f"c.TkAIExtensionApp.chat_model = {MODEL!r}\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, ViewportSize, expect
 
 from tests.servers import ServerProcess
 
@@ -103,11 +103,20 @@ async def waits(page: Page) -> None:
     await page.add_locator_handler(dialog, wait.click)
 
 
-async def new_page(browser: Browser, **options: Any) -> Page:
-    """A page in a context of its own that notes dialogs and waits where JupyterLab asks."""
-    options.setdefault("viewport", VIEWPORT)
-    context = await browser.new_context(**options)
+async def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """A context of pages that note dialogs."""
+    context = await browser.new_context(viewport=VIEWPORT, **options)
     await context.add_init_script(WATCH_DIALOGS)
+    return context
+
+
+async def new_page(browser: Browser, **options: Any) -> Page:
+    """A page in a context of its own."""
+    return await page_of(await new_context(browser, **options))
+
+
+async def page_of(context: BrowserContext) -> Page:
+    """A page that waits where JupyterLab asks."""
     page = await context.new_page()
     page.set_default_timeout(DEADLINE)
     await waits(page)
@@ -120,23 +129,15 @@ class Lab:
 
     page: Page
     server: ServerProcess
-    is_loaded: bool = False
-    """Whether the page shows JupyterLab with nothing open, as `open` without a path would load it."""
 
-    async def open(self, path: str = "", *, query: str = "") -> None:
+    async def open(self, path: str = "") -> None:
         """Loads JupyterLab, with a notebook of the root folder where one is named."""
-        is_loaded, self.is_loaded = self.is_loaded, False
-        if is_loaded and not query:
-            await self.command("filebrowser:refresh")
-            if path:
-                await self.command("docmanager:open", path=path)
-        else:
-            tree = f"/tree/{path}" if path else ""
-            await self.page.goto(f"{self.server.url}lab{tree}?token={self.server.token}{query}")
-            await self.ready()
+        tree = f"/tree/{path}" if path else ""
+        await self.page.goto(f"{self.server.url}lab{tree}?token={self.server.token}")
+        await self.ready()
         if path:
             await self.page.locator(".jp-Notebook .jp-Cell").first.wait_for()
-        elif not query:
+        else:
             # The launcher takes the focus when it comes, and it comes after the rest.
             await self.page.wait_for_function(LAUNCHED)
 

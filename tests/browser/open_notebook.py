@@ -34,19 +34,7 @@ CELLS = """
   });
 }
 """
-STATE = """
-() => {
-  const { content } = window.jupyterapp.shell.currentWidget;
-  return {
-    active: content.activeCellIndex,
-    editing: content.mode === 'edit',
-    focused: content.activeCell.editor.hasFocus(),
-    scrolled: content.node.querySelector('.jp-WindowedPanel-outer').scrollTop,
-    cursor: content.activeCell.editor.getCursorPosition(),
-    dirty: content.model.dirty
-  };
-}
-"""
+FOCUSED = "() => window.jupyterapp.shell.currentWidget.content.activeCell.editor.hasFocus()"
 SHOWN = """
 path => {
   const context = window.jupyterapp?.shell.currentWidget?.context;
@@ -121,7 +109,6 @@ RAN = of_file(
     "cells[cell].execution_count === count"
     " && cells[cell].outputs.map(output => output.text).join('') === text",
 )
-PRINTED = of_file("cell", "cells[cell].outputs.length > 0")
 
 
 async def call(lab: Lab, tool: str, status: int = 200, **arguments: Any) -> Any:
@@ -139,7 +126,7 @@ async def answered(lab: Lab, tool: str, **arguments: Any) -> tuple[int, Any]:
         headers={**lab.server.headers, "Content-Type": "application/json"},
         body=json.dumps(arguments),
         raise_error=False,
-        request_timeout=60,
+        request_timeout=120,
     )
     return response.code, json.loads(response.body)
 
@@ -262,10 +249,6 @@ class Frames:
                 self._new.clear()
                 await self._new.wait()
         return found
-
-    def all(self) -> list[str]:
-        """All of them so far."""
-        return self._frames
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,8 +1,8 @@
-"""JupyterLab servers, each with one loaded page, that the tests of a worker use one after the other.
+"""JupyterLab servers that the tests of a worker use one after the other.
 
-A server and a page take 3 and 4 seconds of processor time before a test begins. A test gets them as
-if they were new: `PooledLab.reset` removes what the test before left, and checks that it is gone. What
-cannot be removed from a page makes it load again; what cannot be removed from a server ends it.
+A server takes 3 seconds of processor time before a test begins. A test gets one as if it were new:
+`PooledLab.reset` removes what the test before left. Each test loads a page of its own, whose scripts the
+browser has compiled before.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import asyncio
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import Browser, BrowserContext
 from playwright.async_api import Error as PlaywrightError
 
-from tests.browser.lab import DIALOG, LAUNCHED, VIEWPORT, Lab, configure, new_page
+from tests.browser.lab import Lab, configure, new_context, page_of
 from tests.servers import ServerProcess, servers
 from tests.support.messages_api import Reply
 from tests.support.scripted_model import MODEL, MessagesRequest, ScriptedModel
@@ -43,68 +43,8 @@ c.LabApp.news_url = None
 c.TkAIExtensionApp.data_dir = {data!r}
 """
 
-CLEAR = """
-async () => {
-  const { shell } = window.jupyterapp;
-  const side = [...shell.widgets('right')].find(widget => widget.id === 'tk-ai-chat');
-  for (const widget of [...shell.widgets('main')]) {
-    widget.dispose();
-  }
-  side.controller.open(null);
-  side.controller.choose({ mode: null, model: null });
-  side.controller.change({ text: '', attached: [], withoutNotebook: false, withoutCell: false });
-  side.controller.showHistory(false);
-  shell.collapseRight();
-  shell.activateById('filebrowser');
-  document.activeElement?.blur();
-}
-"""
-"""Closes what is open in the page."""
-
-FORGET = """
-() => {
-  localStorage.clear();
-  sessionStorage.clear();
-  window.tkDialogs = [];
-  window.tkUndisturbed = false;
-}
-"""
-
-SEEN = """
-() => {
-  const { shell } = window.jupyterapp;
-  const side = [...shell.widgets('right')].find(widget => widget.id === 'tk-ai-chat');
-  const { state } = side.controller;
-  return {
-    main: [...shell.widgets('main')].map(widget => widget.id.replace(/-?[0-9]+$/, '')),
-    left: [...shell.widgets('left')].filter(widget => widget.isVisible).map(({ id }) => id),
-    right: [...shell.widgets('right')].filter(widget => widget.isVisible).map(({ id }) => id),
-    panel: {
-      compose: state.compose, mode: state.mode, model: state.model, refused: state.refused,
-      showsHistory: state.showsHistory, chat: side.controller.chat.id
-    },
-    theme: document.body.dataset.jpThemeName,
-    dialogs: document.querySelectorAll('.jp-Dialog').length,
-    alerts: document.querySelectorAll('.Toastify__toast').length,
-    questions: document.querySelectorAll('.tk-Question').length
-  };
-}
-"""
-"""What a person would see of tests before, and what the panel keeps."""
-
 STORED = "cookies,file_systems,indexeddb,local_storage,service_workers,websql"
 """What a page stores besides its cache."""
-
-DISMISS = "() => window.jupyterapp.commands.execute('apputils:dismiss-notification', {})"
-"""Takes messages from the screen, such as that about a kernel that has ended."""
-
-SETTLED = f"""
-dialog => document.querySelector(dialog) !== null
-  || (({LAUNCHED})() && document.querySelector('.Toastify__toast') === null)
-"""
-"""Whether nothing but the launcher is open, or a dialog that no test expects."""
-
-WIDTH = "() => document.querySelector('#jp-right-stack')?.clientWidth ?? 0"
 
 
 class SharedModel(ScriptedModel):
@@ -123,161 +63,49 @@ class SharedModel(ScriptedModel):
 
 @dataclass
 class PooledLab:
-    """A server and a page for it.
+    """A server, and the context of its pages.
 
     Attributes:
         server: The server.
         model: The server's model.
-        page: The page; None until a test needs it, and where it cannot serve another test.
+        context: The pages' context; None until a test needs one.
     """
 
     server: ServerProcess
     model: SharedModel
-    page: Page | None = None
-    _context: BrowserContext | None = None
-    _listeners: dict[Any, list[Any]] = field(default_factory=dict[Any, list[Any]])
-    _first: Any = None
-    _is_loaded: bool = False
-    _width: int = 0
-    _is_usual: bool = True
+    context: BrowserContext | None = None
     _count: int = 0
 
-    async def lab(
-        self, browser: Browser, model: ScriptedModel | None, *, fresh: bool, **options: Any
-    ) -> Lab:
-        """The page as a test gets it.
+    async def lab(self, browser: Browser, model: ScriptedModel | None) -> Lab:
+        """A page that is not loaded yet, as a test gets it.
 
         Args:
             browser: The worker's.
             model: The test's.
-            fresh: Whether the test needs to load the page itself.
-            options: Of the page's context, where it is to be another one than most tests have.
         """
         self.model.current = model
-        if options:
-            await self.close_page()
-        elif fresh:
-            await self._leave()
-        if self.page is None or self.page.is_closed():
-            await self._new_page(browser, options)
-        assert self.page is not None
-        if not (self._is_loaded or options or fresh):
-            await Lab(self.page, self.server).open()
-            self._first = await self.page.evaluate(SEEN)
-            self._width = 0
-            self._is_loaded = True
-        self._is_usual = not options
-        return Lab(self.page, self.server, is_loaded=self._is_loaded)
-
-    @property
-    def contexts(self) -> list[BrowserContext]:
-        """Those that stay when a test ends."""
-        return [self._context] if self._context is not None else []
-
-    async def close_page(self) -> None:
-        """Closes the page; the next test gets another one."""
-        context, self._context, self.page, self._is_loaded = self._context, None, None, False
-        if context is not None:
-            await context.close()
+        if self.context is None or self.context.browser is not browser:
+            self.context = await new_context(browser)
+        return Lab(await page_of(self.context), self.server)
 
     async def reset(self) -> None:
-        """Removes what a test has left.
-
-        Raises:
-            AssertionError: something is left.
-        """
+        """Removes what a test has left: pages and what they stored, chats, kernels and notebooks."""
         self._count += 1
         self.model.current = None
-        try:
-            await self._release_page()
-            # A test that loaded the page itself leaves it to the next one, if it is known how one looks.
-            self._is_loaded = self._first is not None and await self._clear_page()
-        except PlaywrightError:
-            self._is_loaded = False
-        if not self._is_loaded:
-            await self._leave()
-        await self._clear_server()
-        if self._is_loaded and not await self._looks_new():
-            await self._leave()
-
-    async def _new_page(self, browser: Browser, options: dict[str, Any]) -> None:
-        self.page = page = await new_page(browser, **options)
-        self._context = page.context
-        emitter = page._impl_obj
-        self._listeners = {name: emitter.listeners(name) for name in emitter.event_names()}
-        self._forget_on_disk()
-
-    def _forget_on_disk(self) -> None:
+        if self.context is not None:
+            await self._close_pages(self.context)
         # A workspace of a page before would open what was open there.
-        shutil.rmtree(self.server.home / "config" / "lab" / "workspaces", ignore_errors=True)
-        shutil.rmtree(self.server.home / "config" / "lab" / "user-settings", ignore_errors=True)
+        shutil.rmtree(self.server.home / "config" / "lab", ignore_errors=True)
+        await self._clear_server()
 
-    async def _leave(self) -> None:
-        """Leaves JupyterLab and forgets what the page stored.
-
-        To load JupyterLab again in the same page takes half the processor time of another page: its
-        scripts are compiled.
-        """
-        page, context, self._is_loaded = self.page, self._context, False
-        if page is None or context is None:
-            return
-        if page.is_closed() or not self._is_usual:
-            await self.close_page()
-            return
-        try:
-            # A page of the server without scripts.
-            await page.goto(f"{self.server.url}api")
-            await page.set_viewport_size(VIEWPORT)
-            await page.evaluate("() => sessionStorage.clear()")
-            await context.clear_cookies()
-            await context.clear_permissions()
-            session = await context.new_cdp_session(page)
-            await session.send(
-                "Storage.clearDataForOrigin",
-                {"origin": self.server.url.rstrip("/"), "storageTypes": STORED},
-            )
-            await session.detach()
-        except PlaywrightError:
-            await self.close_page()
-        self._forget_on_disk()
-
-    async def _release_page(self) -> None:
-        """Takes from the page what a test has put on it, and closes other pages."""
-        page, context = self.page, self._context
-        if page is None or context is None or page.is_closed():
-            return
-        for other in context.pages:
-            if other is not page:
-                await other.close()
-        await context.set_offline(offline=False)
-        await context.unroute_all()
-        await page.unroute_all()
-        emitter = page._impl_obj
-        for name in emitter.event_names():
-            for listener in emitter.listeners(name):
-                if listener not in self._listeners.get(name, []):
-                    emitter.remove_listener(name, listener)
-
-    async def _clear_page(self) -> bool:
-        """Whether the page is one that the next test can have."""
-        page = self.page
-        if page is None or page.is_closed():
-            return False
-        is_ours = page.url.startswith(f"{self.server.url}lab")
-        settings = self.server.home / "config" / "lab" / "user-settings"
-        for theme in settings.rglob("themes.jupyterlab-settings"):
-            # Tests return to the first one, or the page does not look as it did.
-            theme.unlink()
-        if not (is_ours and self._is_usual) or any(settings.rglob("*.jupyterlab-settings")):
-            return False
-        if page.viewport_size != VIEWPORT:
-            await page.set_viewport_size(VIEWPORT)
-        width = await page.evaluate(WIDTH)
-        if width and self._width and abs(width - self._width) > 3:
-            return False
-        self._width = self._width or width
-        await page.evaluate(CLEAR)
-        return True
+    async def _close_pages(self, context: BrowserContext) -> None:
+        for page in context.pages:
+            await page.close()
+        page = await context.new_page()
+        session = await context.new_cdp_session(page)
+        origin = {"origin": self.server.url.rstrip("/"), "storageTypes": STORED}
+        await session.send("Storage.clearDataForOrigin", origin)
+        await page.close()
 
     async def _clear_server(self) -> None:
         """Ends chats and kernels, and moves the notebooks away, so that their history goes along."""
@@ -303,17 +131,6 @@ class PooledLab:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-    async def _looks_new(self) -> bool:
-        """Whether the page shows nothing of what was done in it."""
-        assert self.page is not None
-        try:
-            await self.page.evaluate(DISMISS)
-            await self.page.wait_for_function(SETTLED, arg=DIALOG, timeout=5_000)
-            await self.page.evaluate(FORGET)
-            return bool(await self.page.evaluate(SEEN) == self._first)
-        except PlaywrightError:
-            return False
 
 
 async def listed(http: httpx2.AsyncClient, url: str, key: str) -> list[dict[str, Any]]:
@@ -345,7 +162,7 @@ class Pool:
     @property
     def contexts(self) -> list[BrowserContext]:
         """Those that stay when a test ends."""
-        return [context for lab, _ in self._labs.values() for context in lab.contexts]
+        return [lab.context for lab, _ in self._labs.values() if lab.context is not None]
 
     async def give_back(self, lab: PooledLab, *, is_sound: bool) -> None:
         """Makes a server ready for the next test; one of a test that failed ends."""
@@ -377,7 +194,8 @@ class Pool:
         lab, stack = self._labs.pop(key)
         with suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(CLOSE):
-                await lab.close_page()
+                if lab.context is not None:
+                    await lab.context.close()
         await stack.aclose()
 
 

@@ -8,7 +8,7 @@ from playwright.async_api import Locator, expect
 from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import HAS, SOURCES, STATE, WRITE, opened, types
+from tests.browser.open_notebook import FOCUSED, HAS, SOURCES, WRITE, opened, types
 from tests.browser.pictures import picture
 from tests.support.scripted_model import (
     UNAUTHORIZED,
@@ -97,7 +97,7 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await keys.press("Escape")
     await expect(prompt).to_have_count(0)
     assert (await page.evaluate(SOURCES))[1] == before
-    assert (await page.evaluate(STATE))["focused"]
+    assert await page.evaluate(FOCUSED)
 
     model.add(Answer.of("<tk-source>\nmonthly = sales.groupby('month').sum()\nmonthly.plot()\n"))
     await keys.press("Control+k")
@@ -126,7 +126,7 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await page.wait_for_function(HAS, arg=[LOADED, grouped])
     await expect(prompt).to_have_count(0)
     # The person goes on in the cell, and takes it back in one step.
-    assert (await page.evaluate(STATE))["focused"]
+    assert await page.evaluate(FOCUSED)
     await keys.press("Control+z")
     await page.wait_for_function(HAS, arg=[LOADED, before])
 

@@ -116,7 +116,7 @@ async def test_a_run_and_edits_go_on_when_the_page_that_answers_is_closed(
 
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
 async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: OpenLab) -> None:
-    lab = await open_lab(fresh=True)
+    lab = await open_lab()
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     async with Network.to(lab.server.url) as network:
         page, frames = lab.page, Frames()
@@ -154,7 +154,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
 async def test_with_collaboration_what_is_typed_offline_comes_together_with_what_was_done_meanwhile(
     open_lab: OpenLab,
 ) -> None:
-    lab = await open_lab(collaboration=True, fresh=True)
+    lab = await open_lab(collaboration=True)
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     async with Network.to(lab.server.url) as network:
         page = lab.page

@@ -38,7 +38,7 @@ async def opened(lab: Lab, path: str) -> Page:
 async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG, fresh=True)
+    lab = await open_lab(model, config=CONFIG)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     model.add(
         Answer.of(ToolUse("read_notebook")),
@@ -82,7 +82,7 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
 async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG, fresh=True)
+    lab = await open_lab(model, config=CONFIG)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     model.add(Answer.of("Here."))
     page = await opened(lab, "n.ipynb")
@@ -116,7 +116,7 @@ async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
 async def test_the_chat_is_there_beside_the_list_of_files(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG, fresh=True)
+    lab = await open_lab(model, config=CONFIG)
     model.add(Answer.of(ToolUse("list_files")), Answer.of("No files yet."))
     page = lab.page
     await page.goto(f"{lab.server.url}tree?token={lab.server.token}")

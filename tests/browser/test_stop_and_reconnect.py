@@ -91,7 +91,7 @@ async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
 async def test_an_answer_whose_connection_was_lost_is_there_once_and_whole_when_it_is_back(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, fresh=True)
+    lab = await open_lab(model)
     held, second = Held(Answer.of(WORDS), after=6), Held(Answer.of("The end."), after=1)
     model.add(held, second)
     async with Network.to(lab.server.url) as network:
