@@ -66,6 +66,7 @@ async def test_one_hunk_is_rejected_by_keys(lab: Lab) -> None:
     await seen.mark(2).wait_for()
     await seen.decide("Keep all")
     await agent.changes("sums0000", "\n".join(["y = 0", *lines[1:-1], "z = 19"]))
+    await page.set_viewport_size({"width": 800, "height": 800})
     await seen.mark(2).click()
     reject = seen.review(2).get_by_role("button", name="Undo this hunk")
     await expect(reject).to_have_count(2)
