@@ -11,7 +11,6 @@ from tests.browser.conftest import OpenLab
 from tests.browser.lab import DIALOG, no_dialog, write_notebook
 from tests.browser.open_notebook import (
     BEGINS,
-    BOTH,
     CLEAN,
     CLOSE,
     HAS,
@@ -63,12 +62,11 @@ async def test_an_agent_changes_one_cell_of_an_open_file_and_the_person_goes_on_
     await no_dialog(page)
 
 
-@BOTH
 @pytest.mark.proves("ext:rtc", "fault:tab-lost")
 async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cell_is_complete(
-    open_lab: OpenLab, collaboration: bool
+    open_lab: OpenLab,
 ) -> None:
-    lab = await open_lab(collaboration=collaboration)
+    lab = await open_lab()
     write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     page = await opened(lab, "n.ipynb")
     running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT))
