@@ -203,23 +203,3 @@ async def test_an_agents_calls_go_to_a_server_that_starts_meanwhile(
             ask_tool, server, "notebook_history", {"notebook": "a.ipynb"}
         )
         assert history["entries"]
-
-
-@pytest.mark.proves("nb:collaborate")
-async def test_a_notebook_below_is_that_of_the_server_of_its_folder(
-    nb: Nb, start_server: StartServer
-) -> None:
-    server = await start_server()
-    nb.root = server.root.parent
-    path = f"{server.root.name}/a.ipynb"
-    nb.notebook(path, "print(6 * 7)")
-    nb.notebook("b.ipynb", "print('here')")
-    await asyncio.to_thread(nb, "open", "b.ipynb")
-    meets(nb, server)
-    assert "42" in (await asyncio.to_thread(nb, "exec", "0", "-n", path)).out
-    assert await asyncio.to_thread(ask, server, "api/kernels")
-    assert "here" in (await asyncio.to_thread(nb, "exec", "0")).out
-    # What was read from standard input for the first server reaches the second.
-    await asyncio.to_thread(nb, "cell", "0", "-n", path)
-    await asyncio.to_thread(nb, "edit", "0", "-", "-n", path, stdin="x = 2\n")
-    assert nb.read(path).cells[0].source == "x = 2"
