@@ -221,16 +221,6 @@ def jp_server_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 @pytest.fixture
-def claude_cli(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claude's CLI in the chats of this process: its stand-in, or itself where a test is `real_cli`."""
-    # It imports the SDK, which takes long.
-    from tests import cli_stand_in
-
-    if request.node.get_closest_marker("real_cli") is None:
-        cli_stand_in.install(monkeypatch)
-
-
-@pytest.fixture
 def bash_kernelspec(jp_kernel_dir: Path) -> str:
     """The name of a kernelspec of another language, where pytest-jupyter's server finds it."""
     folder = jp_kernel_dir / "bash"

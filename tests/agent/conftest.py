@@ -1,7 +1,4 @@
-"""Chats in a real Jupyter server, with the real SDK, and a model that plays a script.
-
-The CLI is its stand-in, but for the tests that are marked ``real_cli``.
-"""
+"""Chats in a real Jupyter server, with Claude's SDK and CLI, and a model that plays a script."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.harness import ToolHarness, backend, harness, jp_server_config
@@ -102,7 +100,7 @@ async def model() -> AsyncIterator[ScriptedModel]:
 
 @pytest.fixture
 async def open_chats(
-    harness: ToolHarness, model: ScriptedModel, tmp_path: Path, claude_cli: None
+    harness: ToolHarness, model: ScriptedModel, tmp_path: Path
 ) -> AsyncIterator[Open]:
     """Opens the chats of a server; those of one that was closed are there again."""
     opened: list[Talk] = []
@@ -145,6 +143,12 @@ def kinds(events: list[Event]) -> list[str]:
 def of_kind(events: list[Event], kind: str) -> list[dict[str, Any]]:
     """The data of the events of a kind."""
     return [event.data for event in events if event.kind == kind]
+
+
+def processes() -> list[psutil.Process]:
+    """The processes of Claude that this process has."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if child.name().startswith("claude")]
 
 
 async def after(seconds: float) -> None:

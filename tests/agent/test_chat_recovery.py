@@ -9,18 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent.conftest import USER, Open, Talk, goes_on, kinds, of_kind, rest, until
+from tests.agent.conftest import USER, Open, Talk, goes_on, kinds, of_kind, processes, rest, until
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull
-
-
-def processes() -> list[psutil.Process]:
-    """The processes of Claude that this process has."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if child.name().startswith("claude")]
 
 
 def holding(folder: Path, word: str) -> list[Path]:
@@ -30,7 +24,6 @@ def holding(folder: Path, word: str) -> list[Path]:
     return [path for path in files if word.encode() in path.read_bytes()]
 
 
-@pytest.mark.real_cli
 async def test_in_the_next_server_claude_remembers_the_conversation_or_says_that_it_is_lost(
     open_chats: Open, tmp_path: Path
 ) -> None:
@@ -58,7 +51,6 @@ async def test_in_the_next_server_claude_remembers_the_conversation_or_says_that
     assert events[-1].data == {"end": "done", "text": "I do not know."}
 
 
-@pytest.mark.real_cli
 async def test_the_process_of_an_idle_chat_is_ended_and_started_again_and_a_follower_misses_nothing(
     open_chats: Open,
 ) -> None:
@@ -110,7 +102,6 @@ async def test_a_turn_goes_on_where_the_disk_is_full(
     assert (await talk.say("And now?", chat=begun.chat))[-1].data["text"] == "Again."
 
 
-@pytest.mark.real_cli
 async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None:
     talk.model.add(Answer.of("Hello."))
     chat = (await talk.say("My word is xyzzy-1942."))[0].data["chat"]
@@ -121,7 +112,6 @@ async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None
     assert holding(tmp_path / "claude", "xyzzy-1942") == []
 
 
-@pytest.mark.real_cli
 @pytest.mark.proves("chat:one-end")
 async def test_a_process_killed_while_it_writes_or_calls_is_reported_and_chat_and_kernel_go_on(
     talk: Talk, harness: ToolHarness
@@ -156,7 +146,6 @@ async def killed(begun: StartedTurn) -> None:
     assert events[-1].data["end"] == "failed"
 
 
-@pytest.mark.real_cli
 async def test_claude_s_process_talks_to_the_model_s_server_alone_and_listens_nowhere(
     talk: Talk,
 ) -> None:

@@ -359,17 +359,3 @@ async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
         await forbidden.connect(compatible("https://gateway.example"))
     assert caught.value.hint == "Ask your administrator to connect a model."
     assert (await forbidden.disconnect())["stored"] is None
-
-
-async def test_a_file_that_is_not_private_is_named_where_nothing_else_answers(
-    tmp_path: Path,
-) -> None:
-    mine = models(tmp_path)
-    await mine.connect(ConnectRequest(provider="vertex", region="global", project="pro"))
-    (tmp_path / "config" / FILE).chmod(0o644)
-    found = await mine.connection()
-    assert found["stored"] is None
-    assert "chmod 600" in found["models"]["hint"]
-    key = {"ANTHROPIC_API_KEY": "e"}
-    assert (await models(tmp_path, key).connection())["models"]["ready"]
-    assert (await mine.disconnect())["models"]["provider"] == "tour"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-import itertools
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 from tests.agent.conftest import USER, Talk, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.context import find_instructions, instructions
 
 
 async def shown(talk: Talk, message: str = "Look.", **fields: Any) -> str:
@@ -63,7 +60,6 @@ async def test_a_cell_in_the_context_counts_as_read_unless_it_was_truncated(
     assert answered["structured"]["error"]["code"] == "conflict"
 
 
-@pytest.mark.real_cli
 async def test_attachments_go_along(talk: Talk, harness: ToolHarness) -> None:
     harness.write("a.ipynb", "first = 1", "second = 2\nthird = 3")
     (harness.root / "notes.txt").write_text("Remember the milk.")
@@ -158,43 +154,29 @@ async def test_the_project_says_how_it_wants_to_be_worked_in(
     assert "Never." not in system
 
 
-@pytest.mark.proves("rest:chat")
-async def test_no_file_of_a_project_keeps_its_chats_from_working(
-    talk: Talk, harness: ToolHarness, tmp_path: Path
+@pytest.mark.proves("rest:chat", "threat:path")
+@pytest.mark.parametrize("what", ["folder", "link", "bytes", "FIFO"])
+async def test_instructions_that_cannot_be_read_are_named_and_the_chat_works(
+    talk: Talk, harness: ToolHarness, tmp_path: Path, what: str
 ) -> None:
-    """Whatever stands in place of the instructions: the turn is answered, and says what is unread."""
     outside = tmp_path / "outside.md"
     outside.write_text("Secret.")
-    kinds: dict[str, Callable[[Path], object]] = {
-        "none": lambda _: None,
-        "text": lambda file: file.write_text("Plots have titles."),
-        "folder": lambda file: file.mkdir(),
-        "link outside": lambda file: file.symlink_to(outside),
-        "link to nothing": lambda file: file.symlink_to(tmp_path / "nothing"),
-        "link to itself": lambda file: file.symlink_to(file),
-        "bytes": lambda file: file.write_bytes(b"\xff\xfe\x00" * 50),
-        "FIFO": os.mkfifo,
-    }
-    for first, second in itertools.product(kinds, ["none", "text", "link outside"]):
-        files = [harness.root / "AGENTS.md", harness.root / "CLAUDE.md"]
-        for file, kind in zip(files, (first, second), strict=True):
-            kinds[kind](file)
-        found = await find_instructions(harness.workspace)
-        assert found.text == ("Plots have titles." if "text" in (first, second) else "")
-        tried = (first,) if first == "text" else (first, second)
-        assert len(found.unread) == sum(kind not in ("none", "text") for kind in tried)
-        assert "Secret." not in instructions("Claude", found)
-        for file in files:
-            if file.is_dir():
-                file.rmdir()
-            else:
-                file.unlink(missing_ok=True)
-    (harness.root / "AGENTS.md").symlink_to(outside)
+    file = harness.root / "AGENTS.md"
+    match what:
+        case "folder":
+            file.mkdir()
+        case "link":
+            file.symlink_to(outside)
+        case "bytes":
+            file.write_bytes(b"\xff\xfe\x00" * 50)
+        case _:
+            os.mkfifo(file)
     talk.model.add(Answer.of("Yes."))
     events = await talk.say("Do you work?")
     assert events[-1].data["end"] == "done"
     (notice,) = of_kind(events, "notice")
     assert "AGENTS.md" in notice["text"]
+    assert "Secret." not in talk.model.requests[-1].system
 
 
 async def test_a_turn_is_bound_to_the_notebook_that_was_active_when_it_was_sent(

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind, rest
-from tests.agent.test_chat_permissions import INSERT
 from tests.harness import ToolHarness
 from tests.support.chat_requests import parse_plan_answer
 from tests.support.scripted_model import Answer, ToolUse
@@ -20,6 +19,8 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
 )
 from tk_ai_extension.workspace.permissions import PermissionPolicy
+
+INSERT = ToolUse("insert_cell", {"source": "x = 1"})
 
 
 async def planned(talk: Talk, **fields: Any) -> list[Event]:

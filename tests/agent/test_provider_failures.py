@@ -23,8 +23,6 @@ from tests.support.scripted_model import (
     rate_limited,
 )
 
-pytestmark = pytest.mark.real_cli
-
 LEAK = Failure(400, "invalid_request_error", f"The key {KEY} is not known here.")
 TOO_LONG = Failure(400, "invalid_request_error", "prompt is too long")
 

@@ -10,26 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import claude_agent_sdk
-import psutil
 import pytest
-from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 
-from tests.support.scripted_model import Answer, MessagesRequest, ScriptedModel
+from tests.agent.conftest import WITHIN, processes, rest, talk_with
+from tests.harness import ToolHarness
+from tests.support.scripted_model import Answer, Held, ScriptedModel
+from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.connections import FILE, ClaudeModels, ConnectionStore
-from tk_ai_extension.agent.claude.process import DESCRIPTORS, started_by_launcher
+from tk_ai_extension.agent.claude.process import DESCRIPTORS
 from tk_ai_extension.agent.claude.providers import (
     Provider,
     ProviderSettings,
     beside_proxies,
     choose,
 )
-from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.model.agent_errors import NoModel
 
 CANARY = "sk-ant-canary-0123456789"
-CLI = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
-DEADLINE = 40.0
 
 
 def chosen(environment: dict[str, str] | None = None, **settings: Any) -> Provider:
@@ -154,49 +151,6 @@ def test_nothing_but_the_environment_shows_a_secret() -> None:
     assert found.redact(f"refused: {CANARY}!") == "refused: [secret]!"
 
 
-# -- through the real CLI
-
-
-def _environments() -> list[dict[str, str]]:
-    """The environments of Claude's processes that this one has started."""
-    children = psutil.Process().children(recursive=True)
-    found = [child.environ() for child in children if child.exe() == str(CLI.resolve())]
-    assert found
-    return found
-
-
-async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> MessagesRequest:
-    """What reaches the model's server when Claude's process is started for a provider."""
-    environment = {
-        **dict.fromkeys(os.environ, ""),
-        **inherited(os.environ),
-        **provider.environment,
-        "CLAUDE_CONFIG_DIR": str(folder / "config"),
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_MAX_RETRIES": "0",
-    }
-    options = ClaudeAgentOptions(
-        model=provider.model,
-        tools=[],
-        setting_sources=[],
-        strict_mcp_config=True,
-        thinking=None if provider.thinking else {"type": "disabled"},
-        cli_path=CLI,
-        cwd=folder,
-        env=environment,
-    )
-    transport = started_by_launcher(options)
-    assert transport is not None
-    async with asyncio.timeout(DEADLINE), ClaudeSDKClient(options, transport=transport) as client:
-        if environment.keys() & DESCRIPTORS.keys():
-            assert CANARY not in json.dumps(_environments())
-        await client.query("Hello")
-        *_, result = [each async for each in client.receive_response()]
-    assert isinstance(result, ResultMessage)
-    assert (result.is_error, result.result) == (False, "Here.")
-    return model.requests[0]
-
-
 @pytest.mark.proves("threat:secrets")
 @pytest.mark.parametrize(
     ("variable", "header", "value"),
@@ -206,16 +160,27 @@ async def asked(provider: Provider, model: ScriptedModel, folder: Path) -> Messa
         ("CLAUDE_CODE_OAUTH_TOKEN", "Authorization", f"Bearer {CANARY}"),
     ],
 )
-async def test_a_key_of_the_file_reaches_the_model_s_server_as_its_key_and_not_the_model(
-    tmp_path: Path, variable: str, header: str, value: str
+async def test_a_key_reaches_the_model_s_server_and_not_the_model(
+    harness: ToolHarness, tmp_path: Path, variable: str, header: str, value: str
 ) -> None:
-    model = ScriptedModel(Answer.of("Here."), key=None)
-    async with model.running():
-        settings = ProviderSettings(model="claude-sonnet-5")
-        provider = choose(settings, {}, {variable: CANARY})
+    held = Held(Answer.of("Here."))
+    async with ScriptedModel(held, key=None).running() as model:
+        found = choose(ProviderSettings(model="claude-sonnet-5"), {}, {variable: CANARY})
         # Anthropic's own address is not asked here.
-        to_model = {**provider.environment, "ANTHROPIC_BASE_URL": model.url}
-        provider = replace(provider, environment=to_model | beside_proxies(os.environ))
-        request = await asked(provider, model, tmp_path)
-    assert request.headers[header] == value
-    assert CANARY not in json.dumps(request.body)
+        to_model = {**found.environment, "ANTHROPIC_BASE_URL": model.url}
+
+        async def provider() -> Provider:
+            return replace(found, environment=to_model | beside_proxies(os.environ))
+
+        talk = talk_with(harness, ClaudeBackend(tmp_path / "claude", provider), tmp_path, model)
+        begun = await talk.send("Hello.")
+        async with asyncio.timeout(WITHIN):
+            await held.held.wait()
+        shown = json.dumps([process.environ() for process in processes()])
+        held.go_on.set()
+        assert (await rest(begun))[-1].data["text"] == "Here."
+        await talk.close()
+    # Other processes of the user can read the environment.
+    assert (CANARY in shown) == (variable not in DESCRIPTORS)
+    assert model.requests[0].headers[header] == value
+    assert CANARY not in json.dumps(model.requests[0].body)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.agent.conftest import USER, Open, Talk
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
@@ -68,7 +66,6 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
     assert "plum" not in exported
 
 
-@pytest.mark.real_cli
 async def test_where_the_first_message_is_replaced_claude_forgets_all(talk: Talk) -> None:
     talk.model.add(Answer.of("Hello, Ada."), Answer.of("Hello, Grace."))
     first = await talk.say("I am Ada.")

@@ -11,7 +11,6 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
 
 
-@pytest.mark.real_cli
 async def test_in_text_what_was_written_stays_and_the_chat_goes_on(talk: Talk) -> None:
     held = Held(Answer.of("One, two, three, four, five, six, seven."), after=4)
     talk.model.add(held)
@@ -24,7 +23,6 @@ async def test_in_text_what_was_written_stays_and_the_chat_goes_on(talk: Talk) -
     await goes_on(talk, begun.chat)
 
 
-@pytest.mark.real_cli
 async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarness) -> None:
     harness.write("long.ipynb", "import time\nprint('begun', flush=True)\ntime.sleep(600)")
     talk.model.add(Answer.of(ToolUse("execute_cell", {"cell": 0, "wait": 60})))

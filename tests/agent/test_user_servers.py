@@ -15,11 +15,11 @@ from tests.agent.conftest import USER, Open, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.context import ChatSetup
-from tk_ai_extension.agent.user_servers import DISABLED, FILE, UserServers
-from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
+from tk_ai_extension.agent.user_servers import FILE, UserServers
+from tk_ai_extension.model.errors import PermissionDenied
 
 SECRET = "5ec4e7-value"
-SERVER = Path(__file__).parent / "mcp_stand_in.py"
+SERVER = Path(__file__).parent / "own_server.py"
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def write(servers: UserServers, **entries: object) -> Path:
     return file
 
 
-def entry(*args: str, **env: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(SERVER), *args], "env": env}
+def entry(**env: str) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(SERVER)], "env": env}
 
 
 @pytest.mark.proves("threat:secrets")
@@ -97,27 +97,6 @@ async def test_a_file_that_others_can_write_is_not_used(servers: UserServers) ->
 
 
 @pytest.mark.proves("chat:servers-own")
-async def test_a_server_is_switched_off_and_on(servers: UserServers) -> None:
-    file = write(
-        servers, a={"command": "a"}, b={"command": "b"}, c={"command": "c", "disabled": True}
-    )
-    before = file.read_bytes()
-
-    async def names() -> list[str]:
-        return [each.name for each in await servers.enabled(USER)]
-
-    await servers.switch(USER, "a", enabled=False)
-    assert await names() == ["b"]
-    await servers.switch(USER, "a", enabled=True)
-    assert await names() == ["a", "b"]
-    assert file.read_bytes() == before
-    with pytest.raises(InvalidArguments):
-        await servers.switch(USER, "d", enabled=True)
-    (file.parent / DISABLED).write_text("broken", encoding="utf-8")
-    assert await names() == []
-
-
-@pytest.mark.proves("chat:servers-own")
 async def test_an_administrator_can_forbid_them(servers: UserServers) -> None:
     write(servers, a={"command": "a"})
     servers.allowed = False
@@ -128,13 +107,12 @@ async def test_an_administrator_can_forbid_them(servers: UserServers) -> None:
         await servers.switch(USER, "a", enabled=True)
 
 
-@pytest.mark.real_cli
 @pytest.mark.proves("chat:servers-own", "threat:secrets")
 async def test_a_chat_calls_a_tool_of_a_server_once_the_person_approves_it(
     open_chats: Open, harness: ToolHarness, servers: UserServers, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
-    write(servers, mine=entry(NOTES=str(notes), STAND_IN=SECRET), gone={"command": "no-such-thing"})
+    write(servers, mine=entry(NOTES=str(notes), TOKEN=SECRET), gone={"command": "no-such-thing"})
     talk = open_chats(setup=ChatSetup(servers=servers))
     policy = harness.workspace.policy
     note = ToolUse("mcp__mine__note", {"text": "one"})

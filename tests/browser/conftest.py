@@ -27,7 +27,6 @@ from tests.browser.lab import (
 )
 from tests.browser.open_notebook import CELLS
 from tests.browser.pool import CONFIG, Pool, PooledLab, pool
-from tests.cli_stand_in_extension import CONFIG as STAND_IN
 from tests.servers import StartServer, servers
 from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.claude.providers import TAKEN
@@ -169,7 +168,7 @@ async def open_lab(
     """Gives a page that is not loaded yet and its server, most often that of the test before, reset.
 
     With `own`, the server is the test's alone; without a model, the tour answers there. Other keywords
-    are those of its page's context. Claude's CLI is its stand-in, or itself where a test is `real_cli`.
+    are those of its page's context.
     """
     for name in os.environ:
         if matches(name, TAKEN) and not matches(name, NETWORK):
@@ -184,8 +183,6 @@ async def open_lab(
         own: bool = False,
         **context: Any,
     ) -> Lab:
-        if request.node.get_closest_marker("real_cli") is None:
-            config += STAND_IN
         if not own:
             pooled = await lab_pool.get(collaboration=collaboration, config=config)
             used.append(pooled)

@@ -20,7 +20,6 @@ CODE = "numbers = [3, 4, 5]\ntotal = sum(numbers)\ntotal"
 RUN = ToolUse("insert_and_execute_cell", {"source": CODE, "index": 1})
 
 
-@pytest.mark.real_cli
 @pytest.mark.proves("ext:panel", "ui:cell-status", "ui:status-line")
 async def test_a_message_is_answered_with_what_was_done_and_axe_finds_nothing_wrong(
     lab: Lab, model: ScriptedModel

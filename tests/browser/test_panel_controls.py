@@ -187,7 +187,6 @@ async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
 
 
 @pytest.mark.proves("ui:error-block")
-@pytest.mark.real_cli
 async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
     lab: Lab, model: ScriptedModel
 ) -> None:

@@ -39,7 +39,6 @@ async def ended(lab: Lab) -> None:
                     return
 
 
-@pytest.mark.real_cli
 @pytest.mark.proves("ext:panel", "exec:cancel")
 async def test_stop_in_a_cell_interrupts_it_and_keeps_what_it_has_printed(
     open_lab: OpenLab, model: ScriptedModel

@@ -39,7 +39,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
 
 
 @pytest.fixture
-async def model(monkeypatch: pytest.MonkeyPatch, claude_cli: None) -> AsyncIterator[ScriptedModel]:
+async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedModel]:
     """The scripted model, which the servers of the test's process find in its environment."""
     async with ScriptedModel().running() as model:
         for name, value in model.environment.items():

@@ -119,7 +119,6 @@ async def test_a_message_is_answered_with_what_came_of_it(
     assert "What is six by seven?" in str(model.requests[-1].body["messages"])
 
 
-@pytest.mark.real_cli
 @pytest.mark.proves("ext:chat", "rest:chat")
 async def test_a_message_becomes_calls_cells_outputs_and_an_answer_in_order(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str, jp_root_dir: Path
@@ -431,7 +430,6 @@ async def test_an_invalid_message_is_refused_and_the_model_is_not_asked(
     assert (await client.request("GET", CHATS))[1] == {"chats": []}
 
 
-@pytest.mark.real_cli
 @pytest.mark.proves("chat:one-end")
 async def test_a_refused_key_is_reported_with_what_to_do(
     client: Client, model: ScriptedModel

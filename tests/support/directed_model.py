@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.messages import Answer, MessagesRequest, ToolUse, blocks_of, text_of
+from tests.support.messages import Answer, MessagesRequest, ToolUse, blocks_of
 from tests.support.messages_api import Reply
 from tests.support.scripted_model import Held, ScriptedModel
 
@@ -94,13 +94,11 @@ class DirectedModel(ScriptedModel):
         """Return the reply to a request."""
         self.requests.append(request)
         said = [each for each in request.messages if each.get("role") == "user"]
-        last = [block for message in said[-1:] for block in blocks_of(message.get("content", ""))]
-        results = ["\n".join(text_of(each.content)) for each in _results(last)]
         blocks = [each for message in said for each in blocks_of(message.get("content", ""))]
         prompts = request.prompts
         directed = direct(
             prompts[-1] if prompts else "",
-            results,
+            [result.text for result in request.tool_results],
             request.tools,
             pictures=sum(each.get("type") == "image" for each in blocks),
             messages=len(prompts),
@@ -110,14 +108,3 @@ class DirectedModel(ScriptedModel):
         if directed.tool is None:
             return Answer.of(directed.text)
         return Answer.of(directed.text, ToolUse(directed.tool, directed.arguments or {}))
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    content: Any
-
-
-def _results(blocks: Sequence[Any]) -> list[_Result]:
-    return [
-        _Result(each.get("content", "")) for each in blocks if each.get("type") == "tool_result"
-    ]

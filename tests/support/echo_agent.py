@@ -2,7 +2,7 @@
 
 Its sessions are in memory. A message is one of
 
-- ``call TOOL {"argument": …}``: it calls the tool and responds with the result;
+- ``call TOOL {"argument": …}``, on one or several lines: it calls each tool and responds with the results;
 - ``wait``: it writes a word and runs until it is interrupted;
 - ``recall``: it responds with all messages in its history;
 - anything else: it responds with the message.
@@ -112,8 +112,10 @@ class EchoSession(TaskSession):
         self.events.put_nowait(Checkpoint(self._session))
         try:
             match text.split(maxsplit=2):
-                case ["call", tool, arguments]:
-                    await self._call(tool, arguments)
+                case ["call", _, _]:
+                    for line in text.splitlines():
+                        _, tool, arguments = line.split(maxsplit=2)
+                        await self._call(tool, arguments)
                 case ["wait"]:
                     self.events.put_nowait(TextDelta(0, 0, "Waiting."))
                     await asyncio.Event().wait()

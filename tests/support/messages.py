@@ -29,14 +29,12 @@ class ToolResult:
         name: Of the tool, without the prefix of its MCP server.
         text: Its text blocks, joined.
         is_error: Whether the tool failed or was refused.
-        images: The MIME types of its images.
     """
 
     id: str
     name: str
     text: str
     is_error: bool
-    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +95,10 @@ class MessagesRequest:
                 name=short_name(self._calls.get(str(block["tool_use_id"]), {}).get("name", "")),
                 text="\n".join(text_of(block.get("content", ""))),
                 is_error=bool(block.get("is_error", False)),
-                images=tuple(
-                    str(part["source"].get("media_type", ""))
-                    for part in blocks_of(block.get("content", ""))
-                    if part.get("type") == "image"
-                ),
             )
             for block in blocks_of(asked[-1].get("content", ""))
             if block.get("type") == "tool_result"
         )
-
-    def call(self, call_id: str) -> Mapping[str, Any]:
-        """Return the input of a call in this conversation; empty for an unknown one."""
-        return self._calls.get(call_id, {}).get("input", {})
 
     @property
     def _calls(self) -> dict[str, Mapping[str, Any]]:
@@ -161,6 +150,17 @@ def said_in(content: Any) -> list[str]:
 
 # -- responses
 
+PIECE = 24
+"""Number of characters of each piece of a stream."""
+
+USAGE: Mapping[str, int] = {
+    "input_tokens": 10,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 5,
+}
+"""Usage of a response, in tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -175,7 +175,7 @@ class Text:
     """A block of text, streamed in pieces."""
 
     text: str
-    piece: int = 24
+    piece: int = PIECE
 
     def events(self, request: MessagesRequest) -> Iterator[Mapping[str, Any]]:
         """Return the start event of the block and its deltas."""
@@ -190,13 +190,12 @@ class Thinking:
     """A block of thoughts, signed as the API signs them."""
 
     text: str
-    piece: int = 24
 
     def events(self, request: MessagesRequest) -> Iterator[Mapping[str, Any]]:
         """Return the start event of the block and its deltas."""
         del request
         yield {"type": "thinking", "thinking": "", "signature": ""}
-        for piece in pieces(self.text, self.piece):
+        for piece in pieces(self.text, PIECE):
             yield {"type": "thinking_delta", "thinking": piece}
         signature = base64.b64encode(secrets.token_bytes(48)).decode()
         yield {"type": "signature_delta", "signature": signature}
@@ -208,16 +207,13 @@ class ToolUse:
 
     name: str
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    piece: int = 24
-    id: str | None = None
-    """The call's id; random by default."""
 
     def events(self, request: MessagesRequest) -> Iterator[Mapping[str, Any]]:
         """Return the start event of the block and its deltas: the JSON of the input, in pieces."""
         name = request.full_name(self.name)
-        call = self.id or f"toolu_{secrets.token_hex(12)}"
+        call = f"toolu_{secrets.token_hex(12)}"
         yield {"type": "tool_use", "id": call, "name": name, "input": {}}
-        for piece in pieces(json.dumps(self.input), self.piece):
+        for piece in pieces(json.dumps(self.input), PIECE):
             yield {"type": "input_json_delta", "partial_json": piece}
 
 
@@ -229,44 +225,23 @@ def pieces(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Usage of a response, in tokens."""
-
-    input_tokens: int = 10
-    output_tokens: int = 5
-    cache_read_input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the API's JSON."""
-        return {
-            "input_tokens": self.input_tokens,
-            "cache_creation_input_tokens": self.cache_creation_input_tokens,
-            "cache_read_input_tokens": self.cache_read_input_tokens,
-            "output_tokens": self.output_tokens,
-        }
-
-
 @dataclass(frozen=True)
 class Answer:
-    """A message of the model: its blocks, usage and stop reason.
+    """A message of the model: its blocks and stop reason.
 
     Attributes:
         blocks: The blocks, in order.
-        usage: The usage in tokens.
         stop_reason: By default ``tool_use`` if a tool is called, else ``end_turn``.
     """
 
     blocks: tuple[Block, ...]
-    usage: Usage = Usage()
     stop_reason: str | None = None
 
     @classmethod
-    def of(cls, *blocks: Block | str, usage: Usage | None = None) -> Answer:
+    def of(cls, *blocks: Block | str) -> Answer:
         """Create an answer of blocks; a string is a block of text."""
         made = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
-        return cls(made, usage or Usage())
+        return cls(made)
 
     @property
     def ending(self) -> str:
@@ -284,7 +259,7 @@ class Answer:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {**self.usage.as_dict(), "output_tokens": 1},
+            "usage": {**USAGE, "output_tokens": 1},
         }
         yield Event("message_start", {"type": "message_start", "message": message})
         for index, block in enumerate(self.blocks):
@@ -294,8 +269,7 @@ class Answer:
                 yield _block_event("delta", index, delta=delta)
             yield _block_event("stop", index)
         ended = {"stop_reason": self.ending, "stop_sequence": None}
-        usage = self.usage.as_dict()
-        yield Event("message_delta", {"type": "message_delta", "delta": ended, "usage": usage})
+        yield Event("message_delta", {"type": "message_delta", "delta": ended, "usage": USAGE})
         yield Event("message_stop", {"type": "message_stop"})
 
     def message(self, request: MessagesRequest) -> Json:
@@ -315,8 +289,7 @@ class Answer:
         for block in content:
             if "partial_json" in block:
                 block["input"] = json.loads(block.pop("partial_json"))
-        usage = self.usage.as_dict()
-        return {**start, "content": content, "stop_reason": self.ending, "usage": usage}
+        return {**start, "content": content, "stop_reason": self.ending, "usage": USAGE}
 
     async def send(self, to: Exchange) -> None:
         """Respond with events if requested, else with one message."""

@@ -14,9 +14,7 @@ chain except the model::
 
 Each request for a message takes the next turn of the script, including retries. A turn is a
 `Reply` or a function that makes one from the request. Tools are called by their names in the
-registry; the prefix of the MCP server is taken from the request. Concurrent chats can have their own
-scripts: ``ScriptedModel(chats={"marker": [...]})`` is for chats with a user message that contains
-the marker.
+registry; the prefix of the MCP server is taken from the request.
 
 Faults: `UNAUTHORIZED`, `rate_limited`, `BROKEN`, `OVERLOADED`, `Hang`, `Cut`;
 `Held` pauses in the middle until the test resumes it. Nothing is timed: `requested` awaits a
@@ -29,7 +27,7 @@ import asyncio
 import contextlib
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -41,7 +39,6 @@ from tests.support.messages import (
     Thinking,
     ToolResult,
     ToolUse,
-    Usage,
 )
 from tests.support.messages_api import Exchange, MessagesServer, Reply
 from tk_ai_extension.agent.claude.providers import beside_proxies
@@ -63,7 +60,6 @@ __all__ = [
     "Thinking",
     "ToolResult",
     "ToolUse",
-    "Usage",
     "rate_limited",
 ]
 
@@ -161,32 +157,16 @@ class Held:
 class ScriptedModel:
     """A Messages API server that follows a script.
 
-    >>> model = ScriptedModel(OVERLOADED, chats={"plot": [Answer.of("A plot.")]})
-    >>> model.left
-    2
-    >>> request = MessagesRequest({}, {"messages": [{"role": "user", "content": "Please plot."}]})
-    >>> model.reply(request).blocks[0].text, model.reply(request).status
-    ('A plot.', 402)
-    >>> model.left, len(model.requests)
-    (1, 2)
-
     Args:
-        turns: The script of chats without their own.
-        chats: Scripts for chats with a user message that contains the key.
+        turns: The script.
         key: Required key; None accepts any.
     """
 
-    def __init__(
-        self,
-        *turns: Turn,
-        chats: Mapping[str, Iterable[Turn]] | None = None,
-        key: str | None = KEY,
-    ) -> None:
+    def __init__(self, *turns: Turn, key: str | None = KEY) -> None:
         self.requests: list[MessagesRequest] = []
         """All requests for messages, in order, for assertions."""
         self.names: tuple[str, ...] = (MODEL,)
         self._turns = deque(turns)
-        self._chats = {marker: deque(script) for marker, script in (chats or {}).items()}
         self._key = key
         self._server = MessagesServer(self, key=key)
         self._arrived = asyncio.Event()
@@ -199,13 +179,8 @@ class ScriptedModel:
         """Drop the unused turns."""
         self._turns.clear()
 
-    @property
-    def left(self) -> int:
-        """Number of unused turns."""
-        return len(self._turns) + sum(len(script) for script in self._chats.values())
-
     def reply(self, request: MessagesRequest) -> Reply:
-        """Return the next turn of the request's script.
+        """Return the next turn of the script.
 
         After the end of the script, return an error that the CLI does not retry (it retries other
         4xx with fewer features).
@@ -213,13 +188,9 @@ class ScriptedModel:
         self.requests.append(request)
         arrived, self._arrived = self._arrived, asyncio.Event()
         arrived.set()
-        script = self._turns
-        for marker, of_chat in self._chats.items():
-            if any(marker in prompt for prompt in request.prompts):
-                script = of_chat
-        if not script:
+        if not self._turns:
             return Failure(402, "billing_error", "The script of the model has ended.")
-        turn = script.popleft()
+        turn = self._turns.popleft()
         return turn(request) if callable(turn) else turn
 
     async def requested(self, count: int = 1) -> MessagesRequest:
