@@ -41,28 +41,6 @@ async def outcomes(*calls: Awaitable[None]) -> Counter[str]:
 
 
 @pytest.mark.proves("kernel:tools")
-async def test_restarts_at_once_all_succeed(
-    kernels: Kernels, bench: ExecutorBench, harmed: Start
-) -> None:
-    kernel_id = await harmed()
-    running = submit(bench, faults.RUN_FOREVER, kernel_id)
-    await running.printed()
-    assert await outcomes(*(kernels.restart(kernel_id) for _ in range(3))) == {"ok": 3}
-    assert (await running.outcome()).status == "kernel_restarted"
-    assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
-
-
-@pytest.mark.proves("kernel:tools")
-async def test_one_of_several_shutdowns_does_it_and_the_others_find_no_kernel(
-    kernels: Kernels, harmed: Start
-) -> None:
-    kernel_id = await harmed()
-    ended = await outcomes(*(kernels.shutdown(kernel_id) for _ in range(5)))
-    assert ended == {"ok": 1, "kernel_not_found": 4}
-    assert kernel_id not in kernels.ids()
-
-
-@pytest.mark.proves("kernel:tools")
 async def test_everything_at_once_ends_in_the_order_in_which_it_was_asked(
     kernels: Kernels, bench: ExecutorBench, harmed: Start
 ) -> None:
@@ -86,19 +64,6 @@ async def test_everything_at_once_ends_in_the_order_in_which_it_was_asked(
     )
     assert ended == {"ok": 3, "kernel_not_found": 2}
     assert kernel_id not in kernels.ids()
-
-
-@pytest.mark.proves("kernel:tools")
-async def test_an_interrupt_in_the_middle_of_a_restart_spares_the_kernel_that_comes(
-    kernels: Kernels, bench: ExecutorBench, harmed: Start
-) -> None:
-    kernel_id = await harmed()
-    await run(bench, "1", kernel_id)
-    async with kernel_events(bench) as events:
-        restart = asyncio.create_task(kernels.restart(kernel_id))
-        await happens(events, "restarted", kernel_id=kernel_id)
-        assert await outcomes(kernels.interrupt(kernel_id), restart) == {"ok": 2}
-    assert (await run(bench, "1", kernel_id)).status == "ok"
 
 
 @pytest.mark.proves("kernel:tools")

@@ -10,19 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from jupyter_client.jsonutil import json_default
-from jupyter_client.session import Session
-from tornado.httpclient import HTTPRequest
-from tornado.websocket import websocket_connect
 
-from tests.kernels.conftest import Server
 from tests.kernels.gateways import Gateway
 from tests.kernels.networks import at, backend, gateway, network, proxy, server, service
 from tests.support import faults
 from tests.support.executor_bench import (
     DEADLINE,
     ExecutorBench,
-    happens,
     kernel_events,
     run,
     submit,
@@ -30,7 +24,6 @@ from tests.support.executor_bench import (
 from tests.support.proxy import Proxy, Refusal
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.gateway import GatewayKernels
-from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.errors import GatewayUnavailable, InvalidArguments, KernelStartFailed
 
 __all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
@@ -38,8 +31,6 @@ __all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Start = Callable[[], Awaitable[str]]
-
-PAGE = "<html>Welcome to the proxy</html>"
 
 
 # -- the connection
@@ -127,24 +118,6 @@ async def test_a_gateway_that_refuses_the_token_says_so(
         await run(at(bench, service()), "1")
     assert "auth_token" in failure.value.hint
     await proxy.restore()
-
-
-async def test_a_gateway_of_the_old_framing_is_understood(
-    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
-) -> None:
-    proxy.rewrite = lambda head: head.replace(b"Sec-Websocket-Protocol", b"X-Nothing")
-    kernels = service()
-    here = at(bench, kernels)
-    shown = "from IPython.display import display\nprint(input('? '))\ndisplay({'text/plain': 'é'}, raw=True)"
-    outcome = await run(here, shown, allow_stdin=True)
-    assert (outcome.status, outcome.execution.prompt) == ("ok", "? ")
-    assert outcome.outputs[-1]["data"]["text/plain"] == "é"
-    # A message with buffers is a binary one there.
-    send = "get_ipython().kernel.session.send"
-    comm = (
-        f"{send}(get_ipython().kernel.iopub_socket, 'comm_msg', {{'data': {{}}}}, buffers=[b'1'])"
-    )
-    assert (await run(here, f"{comm}\nprint('after')")).text() == "after\n"
 
 
 # -- starting
@@ -238,53 +211,6 @@ async def test_the_gateway_gets_only_its_own_variables(
 
 
 # -- people, and the gateway's own doings
-
-
-@pytest.mark.proves("kernel:session", "kernel:shared-live")
-async def test_a_person_in_jupyterlab_and_an_agent_are_in_one_kernel(
-    server: Server, bench: ExecutorBench, proxy: Proxy
-) -> None:
-    body = {"path": "shared.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
-    await server.request("POST", "api/sessions", body)
-    kernel_id = await Sessions(server.app.session_manager, lambda _: asyncio.Lock()).kernel_of(
-        "shared.ipynb"
-    )
-    assert kernel_id is not None
-    assert kernel_id in bench.kernels.ids()
-    await bench.kernels.wait_ready(kernel_id)
-    request = HTTPRequest(
-        f"ws://127.0.0.1:{server.port}/api/kernels/{kernel_id}/channels?session_id=browser",
-        headers={"Authorization": "token secret"},
-    )
-    browser = await websocket_connect(request)
-    async with kernel_events(bench) as events:
-        message = Session(session="browser").msg("execute_request", {"code": "theirs = 41"})
-        data = json.dumps({**message, "channel": "shell"}, default=json_default)
-        await browser.write_message(data)
-        theirs = await happens(events, "ran", kernel_id=kernel_id)
-        assert (theirs.code, theirs.ours) == ("theirs = 41", False)
-    outcome = await run(bench, "print(theirs + 1)", kernel_id)
-    assert outcome.text() == "42\n"
-    async with asyncio.timeout(DEADLINE):
-        while "42" not in str(shown := await browser.read_message()):
-            assert shown is not None
-    browser.close()
-    await bench.kernels.shutdown(kernel_id)
-
-
-async def test_a_gateway_that_lists_no_kernels_is_no_hindrance(
-    bench: ExecutorBench, proxy: Proxy, harmed: Start
-) -> None:
-    proxy.refusals.append(Refusal("GET /api/kernels", "403 Forbidden"))
-    kernel_id = await harmed()
-    assert kernel_id in bench.kernels.ids()
-    assert (await bench.kernels.info(kernel_id)).remote
-    assert (await run(bench, "1", kernel_id)).status == "ok"
-    await bench.kernels.restart(kernel_id)
-    await bench.kernels.interrupt(kernel_id)
-    assert (await run(bench, "1", kernel_id)).execution.execution_count == 1
-    await bench.kernels.shutdown(kernel_id)
-    assert kernel_id not in bench.kernels.ids()
 
 
 # -- floods

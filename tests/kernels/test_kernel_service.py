@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.kernels.conftest import Server
@@ -26,7 +25,6 @@ from tests.support.executor_bench import (
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import (
-    InvalidArguments,
     KernelBusy,
     KernelDied,
     KernelNotFound,
@@ -75,24 +73,6 @@ async def test_a_kernels_state_memory_cpu_and_uptime_are_known(bench: ExecutorBe
     assert second.cpu > 1
     assert second.uptime is not None
     assert second.uptime > first.uptime
-
-
-@pytest.mark.proves("kernel:monitor")
-async def test_children_are_counted_in(bench: ExecutorBench, tmp_path: Path) -> None:
-    before = await bench.kernels.info(bench.kernel_id)
-    hog = "hog = b'x' * 100_000_000; print('ready', flush=True); input()"
-    await run(
-        bench,
-        "import subprocess, sys\n"
-        f"child = subprocess.Popen([sys.executable, '-c', {hog!r}], "
-        "stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
-        "child.stdout.readline()",
-    )
-    during = await bench.kernels.info(bench.kernel_id)
-    await run(bench, "child.communicate(b'')")
-    assert before.memory is not None
-    assert during.memory is not None
-    assert during.memory > before.memory + 90_000_000
 
 
 @pytest.mark.proves("kernel:monitor", "kernel:shared-live")
@@ -173,13 +153,6 @@ async def test_starting_waits_until_the_kernel_answers_and_logs_how_long_it_took
     await kernels.shutdown(kernel_id)
 
 
-async def test_an_unknown_kernelspec_is_named_with_those_that_exist(
-    kernels: Kernels,
-) -> None:
-    with pytest.raises(InvalidArguments, match=r"`nope`.*bash, python3|`nope`.*python3, bash"):
-        await kernels.start("nope")
-
-
 @pytest.mark.proves("fault:never-ready", "kernel:readiness")
 @pytest.mark.parametrize(
     ("name", "code", "message"),
@@ -210,12 +183,6 @@ async def test_a_kernelspec_whose_program_is_missing_says_so(kernels: Kernels, s
     faults.write_kernelspec(specs, "missing", ["/nowhere/kernel", "{connection_file}"])
     with pytest.raises(KernelStartFailed, match="/nowhere/kernel"):
         await kernels.start("missing")
-
-
-async def test_a_kernel_named_python_is_the_native_one(kernels: Kernels) -> None:
-    kernel_id = await kernels.start("python")
-    assert (await kernels.info(kernel_id)).name == "python3"
-    await kernels.shutdown(kernel_id)
 
 
 @pytest.mark.proves("fault:never-ready")
@@ -255,20 +222,6 @@ async def test_a_kernel_gets_the_environment_without_the_agents_secrets(
     await kernels.close()
 
 
-async def test_the_stderr_of_a_kernel_is_passed_on(
-    kernels: Kernels, bench: ExecutorBench, harmed: Start, capfd: pytest.CaptureFixture[str]
-) -> None:
-    kernel_id = await harmed()
-    line = "to the server's log"
-    code = f"import sys\nprint({line!r}, file=sys.__stderr__, flush=True)"
-    await run(bench, code, kernel_id)
-    await run(bench, "import os\nos.getpid()", kernel_id)
-    await kernels.restart(kernel_id)
-    await run(bench, code, kernel_id)
-    await kernels.shutdown(kernel_id)
-    assert capfd.readouterr().err.count(line) == 2
-
-
 # -- ending
 
 
@@ -301,32 +254,6 @@ async def test_a_kernel_that_is_not_to_be_restarted_stays_dead(
         await happens(events, "died", kernel_id=kernel_id, state="dead")
     with pytest.raises((KernelNotFound, KernelDied)):
         await run(bench, "1", kernel_id)
-
-
-@pytest.mark.proves("kernel:tools")
-async def test_a_dead_kernel_can_be_shut_down(bench: ExecutorBench, harmed: Start) -> None:
-    kernel_id = await harmed()
-    await run(bench, faults.EXIT_ITSELF, kernel_id)
-    await bench.kernels.shutdown(kernel_id)
-    assert kernel_id not in bench.kernels.ids()
-    with pytest.raises(KernelNotFound):
-        await bench.kernels.info(kernel_id)
-
-
-async def test_closing_leaves_the_kernels_running(server: Server, kernel_id: str) -> None:
-    before = server.manager.get_kernel(kernel_id).provisioner.pid
-    another = Kernels(server.manager, server.app.kernel_spec_manager)
-    await another.wait_ready(kernel_id)
-    await another.close()
-    assert server.manager.get_kernel(kernel_id).provisioner.pid == before
-    assert psutil.pid_exists(before)
-
-
-@pytest.mark.proves("kernel:tools")
-@pytest.mark.parametrize("call", ["info", "interrupt", "restart", "shutdown", "wait_ready"])
-async def test_an_unknown_kernel_is_named(kernels: Kernels, call: str) -> None:
-    with pytest.raises(KernelNotFound, match="12345678"):
-        await getattr(kernels, call)("12345678-0000-0000-0000-000000000000")
 
 
 @pytest.mark.proves("exec:statuses")

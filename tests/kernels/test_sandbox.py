@@ -167,14 +167,6 @@ async def test_it_does_not_write_programs_that_are_run_outside(
     assert await kernel.run(f"import os; os.rename('{folder}', 'away')") == "OSError"
 
 
-async def test_it_otherwise_works_with_matplotlib(kernel: Confined) -> None:
-    code = (
-        "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.savefig('plot.png')\nprint('ok')"
-    )
-    assert (await kernel.run(code)).startswith("ok")
-    assert (kernel.project / "plot.png").read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.proves("threat:secrets")
 async def test_its_environment_is_a_short_list_without_keys(kernel: Confined) -> None:
     environ = await kernel.run("import os; print(*os.environ.items(), sep='\\n')")

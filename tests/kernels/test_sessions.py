@@ -55,36 +55,6 @@ async def test_a_bound_notebook_is_shown_connected(
 
 
 @pytest.mark.proves("kernel:session")
-async def test_a_persons_session_is_found_and_kept(
-    sessions: Sessions, server: Server, manager: Any, kernel_id: str
-) -> None:
-    body = {"path": "theirs.ipynb", "name": "", "type": "notebook", "kernel": {"id": kernel_id}}
-    await server.request("POST", "api/sessions", body)
-    assert await sessions.kernel_of("theirs.ipynb") == kernel_id
-    await sessions.bind("theirs.ipynb", kernel_id)
-    assert len(await manager.list_sessions()) == 1
-
-
-async def test_a_session_of_a_live_document_is_its_notebooks(
-    sessions: Sessions, manager: Any, kernel_id: str
-) -> None:
-    await manager.create_session(
-        path="RTC:live.ipynb", name="live.ipynb", type="notebook", kernel_id=kernel_id
-    )
-    assert await sessions.kernel_of("live.ipynb") == kernel_id
-    assert await sessions.paths_of(kernel_id) == ["live.ipynb"]
-
-
-async def test_a_console_beside_the_notebook_is_another_thing(
-    sessions: Sessions, manager: Any, kernel_id: str
-) -> None:
-    await manager.create_session(
-        path="n.ipynb", name="n.ipynb", type="console", kernel_id=kernel_id
-    )
-    assert await sessions.kernel_of("n.ipynb") is None
-
-
-@pytest.mark.proves("kernel:session")
 async def test_a_notebook_changes_its_kernel(
     sessions: Sessions, server: Server, kernel_id: str, harmed: Start
 ) -> None:
@@ -93,16 +63,6 @@ async def test_a_notebook_changes_its_kernel(
     assert await sessions.bind("n.ipynb", other, replace=True) == other
     assert await sessions.kernel_of("n.ipynb") == other
     assert await sessions.paths_of(kernel_id) == []
-
-
-@pytest.mark.proves("kernel:session", "kernel:shared-live")
-async def test_a_kernel_that_somebody_bound_is_kept_and_returned(
-    sessions: Sessions, manager: Any, kernel_id: str, harmed: Start
-) -> None:
-    other = await harmed()
-    await sessions.bind("n.ipynb", kernel_id)
-    assert await sessions.bind("n.ipynb", other) == kernel_id
-    assert await sessions.kernel_of("n.ipynb") == kernel_id
 
 
 async def open_in_lab(
@@ -161,15 +121,6 @@ async def test_a_session_follows_its_notebook_and_leaves_the_path_of_a_deleted_o
     await sessions.detach("x/new.ipynb")
     assert await sessions.kernel_of("x/new.ipynb") is None
     assert [each["kernel"]["id"] for each in await manager.list_sessions()] == [kernel_id]
-
-
-async def test_a_session_whose_kernel_is_gone_is_none(
-    sessions: Sessions, server: Server, harmed: Start
-) -> None:
-    kernel_id = await harmed()
-    await sessions.bind("gone.ipynb", kernel_id)
-    await server.request("DELETE", f"api/kernels/{kernel_id}")
-    assert await sessions.kernel_of("gone.ipynb") is None
 
 
 @pytest.mark.proves("kernel:shared-live")

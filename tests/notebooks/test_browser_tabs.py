@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -178,6 +179,27 @@ async def test_the_person_of_a_tab_that_was_offline_with_unsaved_work_is_asked(
     assert harness.page.dialogs.pop() == f"File Changed: {PATH}"
     assert await harness.person.sources(PATH) == ["a typed", "b"]
     assert sources(harness.on_disk()) == ["x", "b"]
+
+
+@pytest.mark.proves("edit:linearizable")
+async def test_a_change_that_cannot_be_saved_stays_where_a_person_goes_on_with_it(
+    harness: TabHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    document, opened = await harness.document(), harness.page.notebooks[PATH]
+    await harness.person.type(PATH, 1, " typed")
+
+    async def typed_while_another_program_writes(_: Json) -> None:
+        opened.edit(opened.cells[0], source="x typed")
+        file = Path(harness.app.root_dir) / PATH
+        file.write_bytes(file.read_bytes() + b"\n")
+
+    harness.page.before = once("save", typed_while_another_program_writes)
+    applied = await document.apply([Replace("aaaa1111", "x")])
+    assert [change.cell for change in applied.changes] == ["aaaa1111"]
+    assert harness.page.dialogs.pop() == f"File Changed: {PATH}"
+    assert await harness.person.sources(PATH) == ["x typed", "b typed"]
+    assert sources(harness.on_disk()) == ["a", "b"]
+    assert "is not saved" in caplog.text
 
 
 @pytest.mark.proves("fault:tab-lost")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,10 @@ from tests.support.document_bench import (
     code,
     notebook,
     sources,
-    stream,
-    written,
 )
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.operations import Delete, Insert, Replace
-from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.server.services import CONTENTS_EVENTS
 
 
@@ -132,44 +126,6 @@ async def test_a_hook_that_leaves_no_notebook_is_a_refused_save(
     assert (hooked.root / document.path).read_bytes() == before
 
 
-async def test_a_run_stays_with_its_cell_if_a_hook_removes_others(
-    hooked: DocumentBench, manager: HookedManager
-) -> None:
-    cells = (code("", "aaaa1111"), code("b", "bbbb2222"), code("c", "cccc3333"))
-    document = await hooked.open(notebook(*cells))
-
-    def without_empty(model: Any, **_: Any) -> None:
-        content = model["content"]
-        content["cells"] = [cell for cell in content["cells"] if cell["source"]]
-
-    async with document.writing("bbbb2222") as writer:
-        await writer.start()
-        manager.pre_save_hook = without_empty
-        await document.apply([Replace("cccc3333", "new")])
-        await writer.write([Append(stream("b's own"))])
-        await writer.finish(3)
-    stored = json.loads((hooked.root / document.path).read_bytes())["cells"]
-    assert [(cell["source"], len(cell["outputs"])) for cell in stored] == [(["b"], 1), (["new"], 0)]
-
-
-async def test_running_outputs_go_through_the_hooks_too(
-    hooked: DocumentBench, manager: HookedManager
-) -> None:
-    def scrub(model: Any, **_: Any) -> None:
-        for cell in model["content"]["cells"]:
-            if cell["cell_type"] == "code":
-                cell["outputs"] = []
-
-    manager.pre_save_hook = scrub
-    document = await hooked.open(PLAIN)
-    async with document.writing("aaaa1111") as writer:
-        await writer.start()
-        await writer.write([Append(stream("secret"))])
-        await writer.finish(3)
-    stored = json.loads((hooked.root / document.path).read_bytes())
-    assert (stored["cells"][0]["outputs"], stored["cells"][0]["execution_count"]) == ([], 3)
-
-
 async def test_a_save_is_announced_as_jupyters_own_is(
     hooked: DocumentBench, manager: HookedManager
 ) -> None:
@@ -187,40 +143,3 @@ async def test_a_save_is_announced_as_jupyters_own_is(
     event = await asyncio.wait_for(saved.get(), DEADLINE)
     assert event["path"] == document.path
     assert ran == [(document.path, str(hooked.root / document.path))]
-
-
-@pytest.mark.proves("kernel:shared-live")
-async def test_a_running_cell_follows_a_notebook_that_is_renamed(
-    tmp_path: Path, manager: HookedManager
-) -> None:
-    renamed = asyncio.Event()
-
-    async def listen(logger: Any, schema_id: str, data: dict[str, Any]) -> None:
-        if data["action"] == "rename":
-            store.notebooks.rename(data["source_path"], data["path"])
-            renamed.set()
-
-    (tmp_path / "old").mkdir()
-    store = NotebookRouter(
-        tmp_path,
-        partial(notebook_path, tmp_path),
-        contents_manager=manager,
-    )
-    manager.event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=listen)
-    (tmp_path / "old" / "n.ipynb").write_bytes(written(PLAIN))
-    document = await store.open("old/n.ipynb")
-    async with document.writing("aaaa1111") as writer:
-        await writer.start()
-        await writer.write([Append(stream("before "))])
-        await manager.rename("old", "new")
-        await asyncio.wait_for(renamed.wait(), DEADLINE)
-        await writer.write([StreamEdit(0, 7, "after")])
-        assert document.path == "new/n.ipynb"
-        assert await (await store.open("new/n.ipynb")).outputs("aaaa1111") == (
-            stream("before after"),
-        )
-        await writer.finish(7)
-    stored = json.loads((tmp_path / "new" / "n.ipynb").read_bytes())
-    assert "".join(stored["cells"][0]["outputs"][0]["text"]) == "before after"
-    assert not (tmp_path / "old").exists()
-    await store.close()

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from jupyter_server.services.contents.filemanager import FileContentsManager
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
-from jupyter_server.services.contents.manager import ContentsManager
 
 from tests.support.document_bench import (
     DocumentBench,
@@ -23,7 +21,6 @@ from tests.support.document_bench import (
 from tests.support.documents import DocumentConformance
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.contents import is_on_files
 from tk_ai_extension.notebooks.live import NotebookRouter
 
 
@@ -65,10 +62,3 @@ class TestContents(DocumentConformance):
         await document.apply([Replace("aaaa1111", "paired")])
         script = bench.root / document.path.replace(".ipynb", ".py")
         assert script.read_text(encoding="utf-8") == "paired"
-
-
-def test_only_jupyters_own_way_to_save_files_is_done_for_it() -> None:
-    assert is_on_files(AsyncLargeFileManager())
-    assert is_on_files(FileContentsManager())
-    assert not is_on_files(PairedManager())
-    assert not is_on_files(ContentsManager())

@@ -13,8 +13,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.corpus import notebooks
 from tests.notebooks.conftest import file_bench
@@ -33,7 +31,6 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
     expecting,
 )
-from tk_ai_extension.notebooks.cellforms import JsonForm
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.reading import read_notebook
 
@@ -248,15 +245,6 @@ async def test_new_values_look_like_their_neighbours(bench: DocumentBench) -> No
             await edit(document, [Replace(cell.key, cell.source, keep_outputs=True)])
         if name not in ODD:
             assert file.read_bytes() == FILES[name], name
-
-
-@pytest.mark.proves("doc:new-file")
-@given(st.text(st.sampled_from('\\u00fc8"\n\x1b\x7f\x80üé€😀'), max_size=12))
-def test_text_is_escaped_where_that_of_the_file_is(text: str) -> None:
-    """Python before 3.11.5 mistakes possessive repeats of groups in regular expressions."""
-    stored = json.dumps([text])
-    assert JsonForm.of(stored, 0, ()).ensure_ascii is not text.isascii()
-    assert not JsonForm.of(json.dumps([text], ensure_ascii=False), 0, ()).ensure_ascii
 
 
 @pytest.mark.proves("doc:untouched-bytes")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import itertools
 import json
 import os
 import random
@@ -19,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.notebooks.conftest import file_bench
-from tests.notebooks.failing_calls import FailingCalls
 from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
@@ -33,12 +30,9 @@ from tests.support.document_faults import another_user
 from tk_ai_extension.model.errors import (
     DiskFull,
     NotebookNotFound,
-    NotReadable,
     ReadOnly,
-    SaveFailed,
 )
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks import files
 
 KILLS = 15
 
@@ -199,33 +193,6 @@ async def test_a_folder_that_may_not_be_written(bench: DocumentBench) -> None:
     assert names(bench.root) == [document.path]
 
 
-CALLS = ("open", "fsync", "replace", "stat", "fchmod", "listxattr")
-
-
-@pytest.mark.proves("fault:disk-full")
-async def test_whatever_call_of_the_system_fails_an_error_means_that_nothing_changed(
-    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = await bench.open(notebook(code("0", "aaaa1111")))
-    file = bench.root / document.path
-    for number in itertools.count():
-        system = FailingCalls(number, errno.EINVAL)
-        monkeypatch.setattr(files, "os", system.of(os, *CALLS))
-        before = file.read_bytes()
-        try:
-            await document.apply([Replace("aaaa1111", f"{number} of them")])
-        except (SaveFailed, NotReadable):
-            assert file.read_bytes() == before, system.calls[-1]
-        else:
-            assert await bench.person.sources(document.path) == [f"{number} of them"]
-        if len(system.calls) <= number:
-            break
-    assert len(system.calls) > 5  # pyrefly: ignore[unbound-name]
-    monkeypatch.undo()
-    await document.apply([Replace("aaaa1111", "last")])
-    assert names(bench.root) == [document.path]
-
-
 # --- others write too
 
 
@@ -276,23 +243,6 @@ async def test_a_file_that_goes_in_the_last_moment_stays_gone(
     with pytest.raises(NotebookNotFound):
         await document.apply([Replace("aaaa1111", "mine")])
     assert names(bench.root) == []
-
-
-async def test_a_file_that_keeps_changing_is_reported(
-    bench: DocumentBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = await bench.open(notebook(code("a", "aaaa1111")))
-    file = bench.root / document.path
-    check = os.fsync
-
-    def fsync(fd: int) -> None:
-        check(fd)
-        file.write_bytes(file.read_bytes() + b"\n")
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(SaveFailed, match=document.path):
-        await document.apply([Replace("aaaa1111", "mine")])
-    assert await bench.person.sources(document.path) == ["a"]
 
 
 async def test_a_reader_waits_for_a_writer_in_the_middle_of_the_file(bench: DocumentBench) -> None:

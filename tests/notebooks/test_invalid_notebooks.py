@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import code, display, notebook, prose, stream
@@ -22,7 +18,6 @@ from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.model.outputs import Append, summarise
-from tk_ai_extension.notebooks.reading import read_notebook
 
 WHOLE = notebook(
     code(
@@ -43,15 +38,8 @@ WHOLE = notebook(
 )
 
 Place = tuple[str | int, ...]
-
-
-def places(value: Any, above: Place = ()) -> Iterator[Place]:
-    """Where each value in a JSON value is."""
-    if above:
-        yield above
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from places(item, (*above, key))
+DEEP = "deep"
+"""Stands for a value that is nested as deeply as JSON's own reader bears."""
 
 
 def changed(stored: Json, place: Place, value: Any) -> bytes:
@@ -66,25 +54,33 @@ def changed(stored: Json, place: Place, value: Any) -> bytes:
     return json.dumps(new, indent=1).replace(f'"{DEEP}"', deep).encode()
 
 
-RANDOM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+OLD = {
+    "metadata": {"name": "old"},
+    "nbformat": 3,
+    "nbformat_minor": 0,
+    "worksheets": [
+        {
+            "metadata": {},
+            "cells": [
+                {
+                    "cell_type": "code",
+                    "input": ["a"],
+                    "language": "python",
+                    "metadata": {},
+                    "outputs": [
+                        {"output_type": "pyout", "prompt_number": 1, "text": ["shown"]},
+                        {"output_type": "stream", "stream": "stdout", "text": ["printed"]},
+                        {"output_type": "pyerr", "ename": "E", "evalue": "v", "traceback": ["a"]},
+                    ],
+                    "prompt_number": 1,
+                },
+                {"cell_type": "heading", "level": 1, "metadata": {}, "source": ["Title"]},
+            ],
+        }
+    ],
+}
 
-DEEP = "deep"
-"""Stands for a value that is nested as deeply as JSON's own reader bears."""
 
-
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.just(10**400)
-    | st.floats()
-    | st.text(max_size=5)
-    | st.sampled_from(["", "\ud800", "cell-1", "code", "stream", "error", "text/plain", "\0"])
-)
-keys = st.text(max_size=3) | st.sampled_from(["name", "text", "data", "text/plain", "image/png"])
-odd = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3)
-)
 OUTPUTS: Place = ("cells", 0, "outputs")
 
 
@@ -132,68 +128,34 @@ async def use(root: Path, data: bytes) -> None:
         assert (await document.read()).cells[0].source == "new"
 
 
+ODD: list[tuple[Json, Place, Any]] = [
+    (WHOLE, ("nbformat",), float("nan")),
+    (WHOLE, ("nbformat",), 3),
+    (WHOLE, ("nbformat_minor",), 10**400),
+    (WHOLE, ("metadata",), None),
+    (WHOLE, ("metadata", "kernelspec"), ["python3"]),
+    (WHOLE, ("cells", 0, "id"), "\ud800"),
+    (WHOLE, ("cells", 0, "source"), {"a": 1}),
+    (WHOLE, ("cells", 0, "execution_count"), float("inf")),
+    (WHOLE, ("cells", 0, "metadata"), DEEP),
+    (WHOLE, ("cells", 0, "outputs"), "shown"),
+    (WHOLE, (*OUTPUTS, 0, "text"), [5]),
+    (WHOLE, (*OUTPUTS, 0, "name"), [5]),
+    (WHOLE, (*OUTPUTS, 1, "data"), [1]),
+    (WHOLE, (*OUTPUTS, 1, "data"), DEEP),
+    (WHOLE, (*OUTPUTS, 1, "data", "image/png"), {"a": float("nan")}),
+    (WHOLE, (*OUTPUTS, 4, "traceback"), True),
+    (WHOLE, ("cells", 1, "attachments"), []),
+    (OLD, ("nbformat",), 2),
+    (OLD, ("worksheets",), {}),
+    (OLD, ("worksheets", 0, "cells", 0, "input"), 5),
+    (OLD, ("worksheets", 0, "cells", 0, "outputs", 0), DEEP),
+]
+
+
 @pytest.mark.proves("doc:errors", "doc:lenient")
-@settings(RANDOM, max_examples=40)
-@given(place=st.sampled_from(sorted(places(WHOLE), key=str)), value=odd)
-@example(place=("nbformat",), value=float("nan"))
-@example(place=("nbformat",), value=float("inf"))
-@example(place=("nbformat",), value=3)
-@example(place=("nbformat",), value=10**400)
-@example(place=("nbformat_minor",), value=float("-inf"))
-@example(place=("cells", 0, "execution_count"), value=float("inf"))
-@example(place=("cells", 0, "execution_count"), value=float("nan"))
-@example(place=(*OUTPUTS, 0, "text"), value=[5])
-@example(place=(*OUTPUTS, 0, "name"), value=[5])
-@example(place=(*OUTPUTS, 1, "data"), value=[1])
-@example(place=(*OUTPUTS, 1, "data"), value=DEEP)
-@example(place=("cells", 0, "metadata"), value=DEEP)
-@example(place=(*OUTPUTS, 1, "data", "image/png"), value={"a": float("nan")})
-@example(place=(*OUTPUTS, 4, "traceback"), value=5)
-@example(place=(*OUTPUTS, 4, "traceback"), value=True)
-def test_any_json_value_anywhere_is_a_warning_or_a_typed_error(
-    tmp_path_factory: pytest.TempPathFactory, place: Place, value: Any
+@pytest.mark.parametrize(("stored", "place", "value"), ODD)
+async def test_an_odd_value_is_a_warning_or_a_typed_error(
+    tmp_path: Path, stored: Json, place: Place, value: Any
 ) -> None:
-    asyncio.run(use(tmp_path_factory.getbasetemp(), changed(WHOLE, place, value)))
-
-
-OLD = {
-    "metadata": {"name": "old"},
-    "nbformat": 3,
-    "nbformat_minor": 0,
-    "worksheets": [
-        {
-            "metadata": {},
-            "cells": [
-                {
-                    "cell_type": "code",
-                    "input": ["a"],
-                    "language": "python",
-                    "metadata": {},
-                    "outputs": [
-                        {"output_type": "pyout", "prompt_number": 1, "text": ["shown"]},
-                        {"output_type": "stream", "stream": "stdout", "text": ["printed"]},
-                        {"output_type": "pyerr", "ename": "E", "evalue": "v", "traceback": ["a"]},
-                    ],
-                    "prompt_number": 1,
-                },
-                {"cell_type": "heading", "level": 1, "metadata": {}, "source": ["Title"]},
-            ],
-        }
-    ],
-}
-
-
-@pytest.mark.proves("doc:errors", "doc:lenient")
-@settings(RANDOM, max_examples=60)
-@given(place=st.sampled_from(sorted(places(OLD), key=str)), value=odd)
-@example(place=("nbformat",), value=1)
-@example(place=("nbformat",), value=2)
-@example(place=("nbformat",), value=float("nan"))
-@example(place=("worksheets", 0, "cells", 0, "outputs", 0), value=DEEP)
-def test_old_formats_with_odd_values_are_read_or_refused(place: Place, value: Any) -> None:
-    try:
-        index = read_notebook(changed(OLD, place, value), "old.ipynb")
-    except InvalidNotebook as refusal:
-        names_the_place(refusal, "old.ipynb")
-    else:
-        assert index.warnings
+    await use(tmp_path, changed(stored, place, value))

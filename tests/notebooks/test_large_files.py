@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tests.support.document_bench import DocumentBench, sources, stream
 from tests.support.faults import LoopMeter
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.celltext import render
-from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
 
@@ -99,11 +97,3 @@ async def test_30_megabytes_are_used_without_holding_the_loop(bench: DocumentBen
 @pytest.mark.proves("fault:huge-notebook")
 async def test_200_megabytes_work(bench: DocumentBench) -> None:
     await use(bench, 5_000, 200_000_000)
-
-
-async def test_a_large_broken_notebook_is_refused_by_place(bench: DocumentBench) -> None:
-    path = bench.put(b'{"cells": [\n' + b" " * 5_000_000 + b"x]}")
-    os.utime(bench.root / path, (1, 1))
-    with pytest.raises(InvalidNotebook, match=path) as raised:
-        await (await bench.store.open(path)).read()
-    assert (raised.value.details["line"], raised.value.details["column"]) == (2, 5_000_000 + 1)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,15 @@ import pytest
 
 from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.notebooks.conftest import file_bench
-from tests.notebooks.test_contents_manager import PairedManager
 from tests.support.document_bench import (
     DEADLINE,
     DocumentBench,
     code,
     notebook,
     stream,
-    written,
 )
 from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.live import NotebookRouter
-from tk_ai_extension.server.services import PathEvents
 
 __all__ = ["backend", "harness", "jp_server_config"]
 
@@ -96,28 +89,3 @@ async def test_a_file_that_is_deleted_is_not_created_again(bench: DocumentBench)
         with pytest.raises(NotebookNotFound):
             await writer.finish(1)
     assert not file.exists()
-
-
-async def test_a_contents_managers_notebook_is_followed(tmp_path: Path) -> None:
-    manager = PairedManager(root_dir=str(tmp_path))
-    manager.notary.db_file = ":memory:"
-    store = NotebookRouter(
-        tmp_path,
-        partial(notebook_path, tmp_path),
-        contents_manager=manager,
-    )
-
-    async def follow(old: str, new: str = "") -> None:
-        store.notebooks.rename(old, new)
-
-    PathEvents(manager.event_logger, follow, follow)
-    (tmp_path / "old.ipynb").write_bytes(written(notebook(code("a", "aaaa1111"))))
-    document = await store.open("old.ipynb")
-    async with document.writing("aaaa1111") as writer:
-        await writer.start()
-        await writer.write([Append(stream("printed"))])
-        await manager.rename("old.ipynb", "new.ipynb")
-    assert document.path == "new.ipynb"
-    assert printed(json.loads((tmp_path / "new.ipynb").read_bytes())) == "printed"
-    assert not (tmp_path / "old.ipynb").exists()
-    await store.close()

@@ -163,7 +163,7 @@ class FaultConformance:
             try:
                 await run(document, "bbbb2222", "out", 1)
             except ToolError as error:
-                assert isinstance(error, DiskFull)  # noqa: PT017 - a room raises it at the next edit
+                assert isinstance(error, DiskFull)  # noqa: PT017 - a tab may raise it at the next edit
         assert json.loads((bench.root / document.path).read_bytes()) == json.loads(before)
         await run(document, "bbbb2222", "out", 2)
         stored = (await bench.on_disk(document))["cells"][1]

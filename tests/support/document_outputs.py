@@ -79,7 +79,7 @@ class OutputsConformance:
                 # The pace of a kernel that prints all the time.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.Event().wait(), 0.05)
-                # Jupyter's own save, used by rooms, is not atomic: a reader may see half a file.
+                # Jupyter's own save, used by tabs, is not atomic: a reader may see half a file.
                 with suppress(json.JSONDecodeError):
                     stored = json.loads((bench.root / document.path).read_bytes())
                     if stored["cells"][0]["outputs"]:
@@ -129,6 +129,24 @@ class OutputsConformance:
         first = (await document.read()).cells[0]
         assert (first.key, first.source, first.execution_count) == ("aaaa1111", "a typed", 2)
         assert await document.outputs("aaaa1111") == (stream("one two three"),)
+
+    @pytest.mark.proves("exec:own-source", "exec:saved")
+    @pytest.mark.parametrize("ids", [("cell-0", "cell-1"), ("cell-1", "cell-0"), ("aa-0", "aa-1")])
+    async def test_they_stay_in_the_cell_that_ran_when_a_person_copies_and_changes_it(
+        self, bench: DocumentBench, ids: tuple[str, str]
+    ) -> None:
+        document = await bench.open(notebook(code("first", ids[0]), code("train()", ids[1])))
+        async with document.writing(ids[1]) as writer:
+            await writer.start()
+            await writer.write([Append(stream("one "))])
+            assert await document.outputs(ids[1]) == (stream("one "),)
+            await bench.person.insert(document.path, 2, "train()")
+            await bench.person.type(document.path, 1, " # changed")
+            await writer.write([StreamEdit(0, 4, "two")])
+            await writer.finish(2)
+        assert await document.outputs(ids[1]) == (stream("one two"),)
+        cells = (await bench.on_disk(document))["cells"]
+        assert [len(cell["outputs"]) for cell in cells] == [0, 1, 0]
 
     async def test_they_go_nowhere_once_the_cell_is_deleted(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b")))

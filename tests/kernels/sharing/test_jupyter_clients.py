@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -90,20 +89,3 @@ async def test_a_guests_interrupt_reaches_the_kernel(owner: Owner, guest: Any) -
     await until(listener, "running")
     await guest.interrupt_kernel()
     assert "KeyboardInterrupt" in await running
-
-
-async def test_a_guests_log_says_that_no_kernel_is_shared(
-    owner: Owner, installed: InstalledShare, tmp_path: Path
-) -> None:
-    owner.withdraw()
-    manager = AsyncKernelManager(
-        kernel_name=installed.name, connection_file=str(tmp_path / "guest.json")
-    )
-    await manager.start_kernel(stderr=subprocess.PIPE)
-    provisioner: Any = manager.provisioner
-    async with asyncio.timeout(DEADLINE):
-        stderr = await asyncio.to_thread(provisioner.process.stderr.read)
-        assert await provisioner.wait() == 1
-    assert b"No kernel is shared" in stderr
-    assert not await manager.is_alive()
-    await manager.cleanup_resources()

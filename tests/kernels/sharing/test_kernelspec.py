@@ -10,7 +10,6 @@ from jupyter_client.kernelspec import KernelSpecManager
 
 from tk_ai_extension.kernels.sharing.share import (
     DISPLAY_NAME,
-    LINK,
     InstalledShare,
     share_kernel,
     unshare_kernel,
@@ -45,28 +44,12 @@ def _share(project: Path) -> InstalledShare:
     return share_kernel(file.parent, file)
 
 
-def test_it_is_what_people_choose_by_name(tmp_path: Path) -> None:
-    installed = _share(tmp_path / "analysis")
-    spec = KernelSpecManager().get_kernel_spec(installed.name)
-    assert spec.display_name == "Python (nb shared kernel)"
-    assert spec.language == "python"
-    assert spec.interrupt_mode == "message"
-    assert "kernel_provisioner" not in spec.metadata
-    assert "{connection_file}" in spec.argv
-
-
 def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Path) -> None:
     kernels = _kernel(tmp_path / "one"), _kernel(tmp_path / "other")
     shares = (share_kernel(kernels[each].parent, kernels[each]) for each in (0, 1, 0))
     names = [share.display_name for share in shares]
     assert names == [DISPLAY_NAME, f"{DISPLAY_NAME}: other", DISPLAY_NAME]
     assert len(_installed()) == 2
-
-
-def test_a_project_that_shares_no_more_leaves_its_name_to_others(tmp_path: Path) -> None:
-    _share(tmp_path / "one")
-    unshare_kernel(tmp_path / "one" / ".nb")
-    assert _share(tmp_path / "other").display_name == "Python (nb shared kernel)"
 
 
 @pytest.mark.proves("nb:cleanup")
@@ -80,12 +63,3 @@ def test_unsharing_removes_its_own_files_and_no_more(tmp_path: Path) -> None:
     assert not installed.folder.exists()
     assert len(_installed()) == 1
     unshare_kernel(kernel.parent)
-
-
-def test_another_kernel_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    kernel = _kernel(tmp_path)
-    share_kernel(kernel.parent, kernel)
-    second = kernel.with_name("kernel-2.json")
-    second.write_bytes(kernel.read_bytes().replace(b'"k"', b'"k2"'))
-    share_kernel(kernel.parent, second)
-    assert json.loads((kernel.parent / LINK).read_bytes())["key"] == "k2"
