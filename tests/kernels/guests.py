@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import queue
 import random
 import socket
@@ -58,12 +57,6 @@ async def connect(info: Any, *, stdin: bool = True) -> Any:
         for _ in range(asked):
             await client.get_shell_msg()
     return client
-
-
-def connection_info(file: Path) -> Any:
-    """The connection info in a kernel's connection file."""
-    info = json.loads(file.read_text(encoding="utf-8"))
-    return {**info, "key": info["key"].encode()}
 
 
 async def run(client: Any, code: str) -> str:

@@ -183,7 +183,7 @@ async def test_the_person_of_a_tab_that_was_offline_with_unsaved_work_is_asked(
 
 @pytest.mark.proves("edit:linearizable")
 async def test_a_change_that_cannot_be_saved_stays_where_a_person_goes_on_with_it(
-    harness: TabHarness, caplog: pytest.LogCaptureFixture
+    harness: TabHarness,
 ) -> None:
     document, opened = await harness.document(), harness.page.notebooks[PATH]
     await harness.person.type(PATH, 1, " typed")
@@ -199,7 +199,6 @@ async def test_a_change_that_cannot_be_saved_stays_where_a_person_goes_on_with_i
     assert harness.page.dialogs.pop() == f"File Changed: {PATH}"
     assert await harness.person.sources(PATH) == ["x typed", "b typed"]
     assert sources(harness.on_disk()) == ["a", "b"]
-    assert "is not saved" in caplog.text
 
 
 @pytest.mark.proves("fault:tab-lost")

@@ -10,7 +10,6 @@ from jupyter_client.kernelspec import KernelSpecManager
 
 from tk_ai_extension.kernels.sharing.share import (
     DISPLAY_NAME,
-    InstalledShare,
     share_kernel,
     unshare_kernel,
 )
@@ -37,11 +36,6 @@ def _kernel(project: Path) -> Path:
 
 def _installed() -> list[str]:
     return [name for name in KernelSpecManager().find_kernel_specs() if name.startswith("nb-")]
-
-
-def _share(project: Path) -> InstalledShare:
-    file = _kernel(project)
-    return share_kernel(file.parent, file)
 
 
 def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Path) -> None:
