@@ -14,16 +14,6 @@ from tests.mcp.probes.tools import Probe
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.workspace.workspace import Workspace
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "raw", "version": "1"},
-    },
-}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 

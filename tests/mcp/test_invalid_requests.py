@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import httpx2
-import nbformat
 import pytest
 
+from tests.bad_input import BAD_CALLS, contents, prepare
 from tests.cases import Cases
 from tests.mcp.conftest import Connect
 
@@ -26,22 +25,6 @@ BODIES = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "sing"}',
     b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 7}}',
     b'[{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}]',
-)
-
-BAD_ARGUMENTS: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("list_cells", {"notebook": "../out.ipynb"}, "path_refused"),
-    ("list_cells", {"notebook": "missing.ipynb"}, "notebook_not_found"),
-    ("list_cells", {"notebook": "folder"}, "invalid_arguments"),
-    ("list_cells", {"notebook": ["plan.ipynb"]}, "invalid_arguments"),
-    ("read_cell", {"notebook": "plan.ipynb", "cell": -99}, "cell_not_found"),
-    (
-        "insert_cell",
-        {"notebook": "plan.ipynb", "source": "a", "index": 10**18},
-        "invalid_arguments",
-    ),
-    ("insert_cell", {"notebook": "plan.ipynb", "source": "x" * 10_000_000}, "invalid_arguments"),
-    ("execute_ipython", {"notebook": "plan.ipynb", "code": "a\0b"}, "invalid_arguments"),
-    ("execute_ipython", {"notebook": "plan.ipynb", "code": " "}, "invalid_arguments"),
 )
 
 
@@ -77,16 +60,14 @@ async def test_only_the_protocols_methods_are_answered(
 async def test_bad_arguments_are_typed_errors_and_change_nothing(
     connect: Connect, jp_root_dir: Path
 ) -> None:
-    (jp_root_dir / "folder").mkdir()
-    path = jp_root_dir / "plan.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), path)
-    before = path.read_bytes()
+    prepare(jp_root_dir)
+    before = contents(jp_root_dir)
     async with connect("?caller=me") as client:
         with Cases() as cases:
-            for tool, arguments, code in BAD_ARGUMENTS:
+            for tool, arguments, _, code in BAD_CALLS:
                 with cases.case(tool, arguments):
                     result = await client.call_tool(tool, arguments)
                     assert result.is_error
                     assert result.structured_content["error"]["code"] == code
                     assert result.structured_content["error"]["hint"]
-                    assert path.read_bytes() == before
+    assert contents(jp_root_dir) == before

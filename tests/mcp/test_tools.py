@@ -13,12 +13,6 @@ from tests.mcp.probes.tools import PIXEL, Probe
 pytestmark = pytest.mark.proves("ext:mcp-http", "mcp:http")
 
 
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    return [error]
-
-
 async def _tools(connect: Connect) -> dict[str, types.Tool]:
     async with connect() as client:
         return {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -109,15 +103,6 @@ async def test_a_defect_is_reported_as_one_and_the_log_has_the_traceback(
     assert result.is_error
     assert result.structured_content["error"]["code"] == "internal_error"
     assert "ZeroDivisionError: a defect" in caplog.text
-
-
-@pytest.mark.proves("ext:toolsets")
-async def test_an_unknown_toolset_is_refused_at_once(connect: Connect) -> None:
-    with pytest.raises(BaseExceptionGroup) as failure:
-        async with connect("?toolsets=default,nonsense"):
-            pass
-    (refusal,) = _leaves(failure.value)
-    assert "Unknown toolset `nonsense`" in str(refusal)
 
 
 @pytest.mark.proves("exec:progress")

@@ -46,15 +46,3 @@ async def test_they_work_on_the_same_notebook_as_the_default_tools(
             "a = 1",
             "b = 2",
         ]
-
-
-@pytest.mark.proves("kernel:python-session")
-async def test_python_keeps_its_state_between_calls_of_one_client(connect: Connect) -> None:
-    async with connect("?toolsets=omp&caller=agent") as client:
-        await client.call_tool("python", {"cells": [{"code": "x = 20"}]})
-        answer = await client.call_tool("python", {"cells": [{"code": "x + 1"}, {"code": "1/0"}]})
-        assert answer.structured_content is not None
-        runs = answer.structured_content["runs"]
-        assert (runs[0]["output"], answer.is_error) == ("21", True)
-        statuses = answer.structured_content["cells"]
-        assert statuses == ["complete", "error"]

@@ -114,24 +114,6 @@ async def test_one_cell_of_what_an_agent_did_is_taken_back_and_the_rest_stays(
     assert changed["entry"] not in {each["entry"] for each in await person.changes(notebook)}
 
 
-async def test_undone_cells_of_a_change_are_no_longer_reported(
-    person: Person, call: Call, notebook: str, jp_root_dir: Path
-) -> None:
-    before = sources(jp_root_dir)
-    text = (await call("read_notebook", notebook=notebook))[1]["text"]
-    edited = text.replace("1 / 0", "1 / 2").replace("6 * 7", "42")
-    assert (await call("write_notebook", notebook=notebook, text=edited))[0] == 200
-    (entry,) = await person.changes(notebook)
-    await person.undo(notebook=notebook, entries={entry["entry"]: ["fails000"]})
-    (stands,) = await person.changes(notebook)
-    assert [cell["cell"] for cell in stands["cells"]] == ["prints00"]
-    _, answer = await person.undo(notebook=notebook, entries=[entry["entry"]])
-    undone = {"notebook": notebook, "cells": ["prints00"], "left": [], "stayed": []}
-    assert answer["undone"][0] == undone
-    assert sources(jp_root_dir) == before
-    assert await person.changes(notebook) == []
-
-
 @pytest.mark.proves("rest:restore")
 async def test_each_change_is_undone_in_the_cells_that_are_named_beside_it(
     person: Person, call: Call, notebook: str, jp_root_dir: Path

@@ -73,11 +73,6 @@ async def events_of(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-def sessions_user(extension: Any) -> str:
-    """The user of a server whose login does not distinguish users."""
-    return str(extension.services.owner)
-
-
 async def described(client: Client, path: str, method: str) -> Any:
     _, whole = await client.request("GET", "api/tk-ai/openapi.json")
     answer = whole["paths"][path][method]["responses"]["200"]["content"]["application/json"]
@@ -298,20 +293,6 @@ async def test_a_plan_is_approved_and_carried_out(
     assert [event["kind"] for event in seen][:3] == ["message", "began", "tool_call"]
     assert (seen[-1]["end"], seen[-1]["text"]) == ("done", "Done.")
     assert nbformat.read(jp_root_dir / notebook, as_version=4).cells[0].source == "# Prices"
-
-
-@pytest.mark.proves("threat:exhaustion")
-async def test_followers_of_chats_use_none_of_the_places_for_answers(
-    client: Client, model: ScriptedModel, http: httpx2.AsyncClient, extension: Any
-) -> None:
-    model.add(*[Answer.of("Yes.")] * 4)
-    chats = [(await client.say("Are you there?"))[1]["chat"] for _ in range(3)]
-    sessions = await extension.services.chats()
-    following = [await sessions.follow(sessions_user(extension), chat, 0) for chat in chats]
-    first = [await anext(events) for events in following]
-    assert [event.kind for event in first] == ["message"] * 3
-    # Two places, and three who follow.
-    assert (await client.say("And now?"))[0] == 200
 
 
 @pytest.mark.proves("threat:exhaustion")

@@ -11,7 +11,6 @@ from jupyter_server.auth import IdentityProvider, User
 from traitlets.config import Config
 
 from tests.server.conftest import Ask
-from tk_ai_extension.server.handlers.handler import is_shared, owner_name
 
 ACCEPT = "application/json, text/event-stream"
 TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}
@@ -145,24 +144,6 @@ async def test_anothers_session_does_not_exist(ask: Ask, ada: Client, bob: Clien
     assert (await ask("POST", "api/tk-ai/mcp", ping, **headers, **bob.headers)).code == 404
     assert (await ask("DELETE", "api/tk-ai/mcp", **headers, **bob.headers)).code == 404
     assert (await ask("POST", "api/tk-ai/mcp", ping, **headers, **ada.headers)).code == 200
-
-
-def test_where_all_share_one_token_there_is_one_user() -> None:
-    assert is_shared(IdentityProvider(token="shared"))
-    assert not is_shared(TwoUsers())
-
-
-@pytest.mark.parametrize("hub", [None, "ada"])
-@pytest.mark.parametrize("account", ["ada", "jovyan"])
-def test_one_name_is_that_of_who_runs_the_server(
-    monkeypatch: pytest.MonkeyPatch, hub: str | None, account: str
-) -> None:
-    if hub is None:
-        monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
-    else:
-        monkeypatch.setenv("JUPYTERHUB_USER", hub)
-    assert owner_name(IdentityProvider(token="shared"), account) == account
-    assert owner_name(TwoUsers(), account) == (hub or account)
 
 
 class TestOneToken:

@@ -70,18 +70,6 @@ async def test_pages_follow_each_other_by_their_offsets(artifacts: Artifacts) ->
     assert (beyond.text, beyond.next_offset) == ("", None)
 
 
-async def test_lines_are_found_by_a_pattern_with_their_numbers(artifacts: Artifacts) -> None:
-    text = "".join(f"{'error' if n % 3 == 0 else 'ok'} {n}\n" for n in range(10))
-    kept = await artifacts.write("ada", text)
-    page = await artifacts.read("ada", kept.id, grep=r"^err")
-    assert page.text == "0: error 0\n3: error 3\n6: error 6\n9: error 9"
-    assert (page.matches, page.next_offset, page.total_lines) == (4, None, 10)
-    page = await artifacts.read("ada", kept.id, grep="error", offset=1, limit=1)
-    assert (page.text, page.next_offset, page.matches) == ("3: error 3", 6, 4)
-    page = await artifacts.read("ada", kept.id, grep="nothing like it")
-    assert (page.text, page.next_offset, page.matches) == ("", None, 0)
-
-
 @pytest.mark.proves("threat:path")
 @pytest.mark.parametrize(
     "name",
