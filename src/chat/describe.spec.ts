@@ -18,9 +18,9 @@ describe('the cell of a call', () => {
   const result = { ok: true, text: '', images: [], seconds: 0 };
 
   it.each<[string, Partial<ICall>]>([
-    ['Execute cell 1', { arguments: { index: 0 } }],
-    ['Execute cell 3', { result: { ...result, structured: { runs: [{ index: 2 }] } } }],
-    ['Execute cell', { arguments: { cell: '@318a.9f2c41d0' } }]
+    ['Ran cell 1', { arguments: { index: 0 } }],
+    ['Ran cell 3', { result: { ...result, structured: { runs: [{ index: 2 }] } } }],
+    ['Ran a cell', { arguments: { cell: '@318a.9f2c41d0' } }]
   ])('is named as a person finds it: %s', (phrase, some) => {
     expect(describeCall({ ...ENDED_CALL, arguments: {}, ...some }, trans)).toBe(phrase);
   });
@@ -51,10 +51,10 @@ describe('a call in words', () => {
     }));
     const item = reduce(EMPTY, all as unknown as ChatEvent[]).turns[0]?.items[0] as ICall;
     const words: Record<string, string> = {
-      'a person denied it': 'Denied: insert and execute cell',
-      'the server does not allow it': 'Failed: insert and execute cell',
-      'its cell raised': 'Insert and execute cell'
+      'a person denied it': 'Denied: add and run a cell',
+      'the server does not allow it': 'Failed: add and run a cell',
+      'its cell raised': 'Added and ran a cell'
     };
-    expect(describeCall(item, trans)).toBe(words[what] ?? 'Stopped: insert and execute cell');
+    expect(describeCall(item, trans)).toBe(words[what] ?? 'Stopped: add and run a cell');
   });
 });

@@ -7,36 +7,70 @@ import { errorCode } from '../state/reduce';
 import type { ICall, ITurn } from '../state/chat';
 import { runsOf } from './runs';
 
-/** Return the title of a call: the tool's name in words, and what it is about. */
+/** Return the title of a call: what is asked, and once it is done, what was done. */
 export function describe(call: ICall, trans: TranslationBundle): string {
-  const title = titleOf(call);
+  const [ask, done] = titlesOf(call, trans);
   switch (call.status) {
     case 'pending':
     case 'running':
-    case 'complete':
-      return upper(title);
+      return upper(ask);
     case 'denied':
-      return trans.__('Denied: %1', title);
+      return trans.__('Denied: %1', ask);
     case 'stopped':
-      return trans.__('Stopped: %1', title);
+      return trans.__('Stopped: %1', ask);
     case 'error':
       // A cell that raised was run; a tool that refused did nothing.
       return call.result === null || errorCode(call.result.structured) !== null
-        ? trans.__('Failed: %1', title)
-        : upper(title);
+        ? trans.__('Failed: %1', ask)
+        : done;
+    case 'complete':
+      return done;
   }
 }
 
-/** Return `execute_cell` as "execute cell 3", and `read_file` as "read file a.csv". */
-function titleOf(call: ICall): string {
-  const { notebook, path, name } = call.arguments;
-  const words = call.tool.replaceAll('_', ' ');
+function titlesOf(call: ICall, trans: TranslationBundle): [ask: string, done: string] {
   const index = indexOf(call);
   // The model's name of the cell (an id, an address) means nothing to a person.
-  const about = words.endsWith(' cell')
-    ? index !== null && numberOf(index)
-    : notebook || path || name;
-  return typeof about === 'string' || typeof about === 'number' ? `${words} ${about}` : words;
+  const cell = index === null ? trans.__('a cell') : trans.__('cell %1', numberOf(index));
+  const { notebook, path, name } = call.arguments;
+  const given = [notebook, path, name].find(each => typeof each === 'string' && each !== '');
+  const about = typeof given === 'string' ? given : trans.__('the notebook');
+  switch (call.tool) {
+    case 'read_notebook':
+    case 'list_cells':
+    case 'read_file':
+      return [trans.__('read %1', about), trans.__('Read %1', about)];
+    case 'read_cell':
+      return [trans.__('read %1', cell), trans.__('Read %1', cell)];
+    case 'use_notebook':
+      return [trans.__('open %1', about), trans.__('Opened %1', about)];
+    case 'create_notebook':
+      return [trans.__('create %1', about), trans.__('Created %1', about)];
+    case 'write_notebook':
+      return [trans.__('write %1', about), trans.__('Wrote %1', about)];
+    case 'insert_cell':
+      return [trans.__('add a cell'), trans.__('Added a cell')];
+    case 'insert_and_execute_cell':
+      return [trans.__('add and run a cell'), trans.__('Added and ran a cell')];
+    case 'overwrite_cell':
+    case 'edit_cell':
+      return [trans.__('change %1', cell), trans.__('Changed %1', cell)];
+    case 'delete_cell':
+      return [trans.__('delete %1', cell), trans.__('Deleted %1', cell)];
+    case 'move_cell':
+      return [trans.__('move %1', cell), trans.__('Moved %1', cell)];
+    case 'execute_cell':
+      return [trans.__('run %1', cell), trans.__('Ran %1', cell)];
+    case 'execute_cells':
+      return [trans.__('run cells'), trans.__('Ran cells')];
+    case 'execute_ipython':
+      return [trans.__('run code'), trans.__('Ran code')];
+    default: {
+      // `interrupt_kernel` as "interrupt kernel".
+      const words = call.tool.replaceAll('_', ' ');
+      return [words, upper(words)];
+    }
+  }
 }
 
 /** Return the status of a running turn. */

@@ -25,7 +25,7 @@ describe('the cards', () => {
     expect(screen.getAllByText('2 of 3').length).toBeGreaterThan(0);
     await stage.happens(CHANGE, { ...RESULT, seconds: 1.5 }, DONE);
     const card = stage.node.querySelector('.tk-Call') as HTMLElement;
-    expect(within(card).getByText('Insert cell 3')).toBeTruthy();
+    expect(within(card).getByText('Added a cell')).toBeTruthy();
     expect(within(card).getByText('+1')).toBeTruthy();
     expect(within(card).getByText('1.5 s')).toBeTruthy();
     const details = card.querySelector('details') as HTMLDetailsElement;

@@ -273,7 +273,7 @@ describe('a call', () => {
     );
     const card = within(stage.node.querySelector('.tk-Call') as HTMLElement);
     expect(card.getByRole('img', { name: 'Denied' })).toBeTruthy();
-    expect(card.getByText('Denied: insert cell')).toBeTruthy();
+    expect(card.getByText('Denied: add a cell')).toBeTruthy();
   });
 
   it('that ran a cell shows its code, and a link to the cell', async () => {

@@ -143,5 +143,5 @@ async def test_two_quick_clicks_answer_one_question_and_a_denial_may_say_why(
     await note.press_sequentially("Use the mean.")
     await note.press("Enter")
     await expect(lab.log.get_by_text("I see.")).to_be_visible()
-    await expect(card.nth(1)).to_contain_text("Denied: insert and execute cell")
+    await expect(card.nth(1)).to_contain_text("Denied: add and run a cell")
     assert len(lab.notebook("sales.ipynb").cells) == 2
