@@ -1,8 +1,7 @@
-import { memo, useEffect, useRef, useState } from 'react';
+import { memo, useEffect, useMemo, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { Answer, ErrorInfo, PermissionInfo } from '../api/events';
-import type { IEnded } from '../questions/model';
 import { isBusy, waitingQuestion } from '../state/chat';
 import { shortName } from '../common/visible';
 import { isInTranscript } from '../state/requests';
@@ -23,8 +22,11 @@ export function AgentRequests({ chat }: { chat: string }): JSX.Element {
   const { trans } = useServices();
   const requests = useSelector(state => state.requests);
   const open = useSelector(state => state.open);
-  const waiting = requests.filter(each => !isInTranscript(each, open));
-  const announcement = useAnnouncement(chat);
+  const waiting = useMemo(
+    () => requests.filter(each => !isInTranscript(each, open)),
+    [requests, open]
+  );
+  const announcement = useAnnouncement(chat, requests, waiting);
   return (
     <>
       <div className="tk-Announced" role="status">
@@ -47,36 +49,39 @@ export function AgentRequests({ chat }: { chat: string }): JSX.Element {
   );
 }
 
-/** Return the announcement of new requests, of those that ended without an answer here, and of answers. */
-function useAnnouncement(chat: string): { text: string; count: number } {
-  const { questions, trans } = useServices();
+/**
+ * Return the announcement of new requests, of those that ended, and of answers.
+ *
+ * @param requests - All pending requests.
+ * @param waiting - Those that are shown here.
+ */
+function useAnnouncement(
+  chat: string,
+  requests: readonly PermissionInfo[],
+  waiting: readonly PermissionInfo[]
+): { text: string; count: number } {
+  const { trans } = useServices();
   const own = useChat(chat, state => waitingQuestion(state)?.question.id ?? null);
   const phase = useChat(chat, state =>
     isBusy(state) ? 'busy' : state.turns.findLast(turn => !turn.replaced)?.end
   );
   const before = useRef({ chat, phase });
   const [announcement, setAnnouncement] = useState({ text: '', count: 0 });
+  const shown = useRef<readonly PermissionInfo[]>([]);
   useEffect(() => {
-    const announce = (text: string): void =>
-      setAnnouncement(({ count }) => ({ text, count: count + 1 }));
-    const asked = (_: unknown, { author, caller }: PermissionInfo): void => {
-      announce(trans.__('%1 needs your approval.', shortName(caller ?? author)));
-    };
-    const ended = (_: unknown, { request, outcome, here }: IEnded): void => {
+    const asked = waiting.find(each => !shown.current.includes(each));
+    const ended = shown.current.find(each => !requests.includes(each));
+    shown.current = waiting;
+    const request = asked ?? ended;
+    if (request !== undefined) {
       const name = shortName(request.caller ?? request.author);
-      if (outcome === 'expired') {
-        announce(trans.__('The request of %1 has expired.', name));
-      } else if (!here) {
-        announce(trans.__('The request of %1 is no longer pending.', name));
-      }
-    };
-    questions.asked.connect(asked);
-    questions.ended.connect(ended);
-    return () => {
-      questions.asked.disconnect(asked);
-      questions.ended.disconnect(ended);
-    };
-  }, [questions, trans]);
+      const text =
+        request === asked
+          ? trans.__('%1 needs your approval.', name)
+          : trans.__('The request of %1 is no longer pending.', name);
+      setAnnouncement(({ count }) => ({ text, count: count + 1 }));
+    }
+  }, [requests, waiting, trans]);
   useEffect(() => {
     const wasBusy = before.current.chat === chat && before.current.phase === 'busy';
     before.current = { chat, phase };

@@ -13,13 +13,17 @@ import {
   kernelIcon,
   textEditorIcon
 } from '@jupyterlab/ui-components';
-import { useId, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import type { JSX, ReactNode } from 'react';
 
 import { cellName } from '../common/position';
-import { ApiError } from '../api/client';
-import type { Attachment, TablePreview, VariablePreview as Preview } from '../api/events';
+import type {
+  Attachment,
+  TablePreview,
+  VariablePreview as VariablePreviewInfo
+} from '../api/events';
 import { ToolButton } from './controls';
+import { problemOf } from './Problem';
 import { useServices } from './services';
 import { previewVariable } from './variables';
 import { goesWith, type IDraft, type ISeen } from '../state/compose';
@@ -165,32 +169,10 @@ interface IVariablePreviewProps {
 
 /** A button in the chip of a variable, which shows the columns and first rows of a table. */
 function VariablePreview({ name, notebook }: IVariablePreviewProps): JSX.Element {
-  const { notebook: context, trans } = useServices();
+  const { trans } = useServices();
   const [open, setOpen] = useState(false);
-  const [found, setFound] = useState<Preview | string | null>(null);
   const button = useRef<HTMLButtonElement>(null);
-  const shown = useRef(0);
   const id = useId();
-  const show = async (): Promise<void> => {
-    const number = ++shown.current;
-    const settings = context.contents.serverSettings;
-    const said = await previewVariable(settings, notebook, name).catch((error: unknown) => {
-      if (error instanceof ApiError) {
-        return error.problem.message;
-      }
-      throw error;
-    });
-    if (number === shown.current) {
-      setFound(said);
-    }
-  };
-  const toggle = (): void => {
-    setOpen(!open);
-    if (!open) {
-      setFound(null);
-      void show();
-    }
-  };
   const Icon = open ? caretUpIcon : caretDownIcon;
   return (
     <span
@@ -209,7 +191,7 @@ function VariablePreview({ name, notebook }: IVariablePreviewProps): JSX.Element
         aria-expanded={open}
         aria-controls={open ? id : undefined}
         aria-label={trans.__('Preview %1', name)}
-        onClick={toggle}
+        onClick={() => setOpen(!open)}
       >
         <Icon.react tag="span" width="10px" height="10px" />
       </button>
@@ -223,18 +205,30 @@ function VariablePreview({ name, notebook }: IVariablePreviewProps): JSX.Element
           // Long tables are scrolled by the keyboard.
           tabIndex={0}
         >
-          {found === null ? (
-            trans.__('Loading…')
-          ) : typeof found === 'string' ? (
-            found
-          ) : found.table === null ? (
-            trans.__('Only tables of pandas and polars have a preview.')
-          ) : (
-            <Table {...found.table} />
-          )}
+          <Preview name={name} notebook={notebook} />
         </div>
       )}
     </span>
+  );
+}
+
+/** The columns and first rows of a variable, or why there are none. */
+function Preview({ name, notebook }: IVariablePreviewProps): JSX.Element {
+  const { notebook: context, trans } = useServices();
+  const [found, setFound] = useState<VariablePreviewInfo | string>(trans.__('Loading…'));
+  useEffect(() => {
+    void previewVariable(context.contents.serverSettings, notebook, name).then(
+      setFound,
+      (error: unknown) => setFound(problemOf(error).message)
+    );
+  }, [context, notebook, name]);
+  if (typeof found === 'string') {
+    return <>{found}</>;
+  }
+  return found.table === null ? (
+    <>{trans.__('Only tables of pandas and polars have a preview.')}</>
+  ) : (
+    <Table {...found.table} />
   );
 }
 

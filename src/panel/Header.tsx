@@ -1,8 +1,11 @@
+import { InputDialog } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { addIcon, historyIcon, settingsIcon } from '@jupyterlab/ui-components';
-import { useState } from 'react';
 import type { JSX } from 'react';
 
+import type { ChatInfo } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
+import type { IChats } from '../chat/service';
 import { MenuButton, ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
 
@@ -19,33 +22,19 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
   const { chats, commands, trans } = useServices();
   const id = useChat(chat, ({ id }) => id);
   const named = useSelector(state => state.chats.find(each => each.id === id)?.title);
-  // The id of the chat that is being renamed, since the panel may show another one meanwhile.
-  const [renaming, setRenaming] = useState<string | null>(null);
   const title = named ?? trans.__('New chat');
   const follow = 'tk-ai:follow-agent';
   return (
     <div className="tk-Header">
-      {id !== null && renaming === id ? (
-        <TitleBox
-          title={title}
-          onDone={name => {
-            setRenaming(null);
-            if (name !== null) {
-              void notifyOnError(chats.rename(id, name));
-            }
-          }}
-        />
-      ) : (
-        <button
-          type="button"
-          className="tk-Title"
-          title={id === null ? title : trans.__('Rename: %1', title)}
-          disabled={id === null}
-          onClick={() => setRenaming(id)}
-        >
-          {title}
-        </button>
-      )}
+      <button
+        type="button"
+        className="tk-Title"
+        title={id === null ? title : trans.__('Rename: %1', title)}
+        disabled={id === null}
+        onClick={() => id !== null && void renameChat({ id, title }, chats, trans)}
+      >
+        {title}
+      </button>
       <MenuButton
         icon={settingsIcon}
         label={trans.__('Settings')}
@@ -81,41 +70,18 @@ export function Header({ chat, showsHistory, onHistory, onNew }: IProps): JSX.El
   );
 }
 
-/** A text field for a title. Enter and blur apply it, Escape cancels. */
-export function TitleBox(props: {
-  title: string;
-  onDone: (title: string | null) => void;
-}): JSX.Element {
-  const { trans } = useServices();
-  const [title, setTitle] = useState(props.title);
-  // The title may have changed since. What nobody has changed here is not sent.
-  const [before] = useState(props.title);
-  const take = (): void => props.onDone(['', before].includes(title.trim()) ? null : title);
-  return (
-    <input
-      className="tk-TitleBox"
-      aria-label={trans.__('Title')}
-      value={title}
-      autoFocus
-      onFocus={event => event.target.select()}
-      onChange={event => setTitle(event.target.value)}
-      onBlur={take}
-      onKeyDown={event => {
-        const place = event.currentTarget.parentElement;
-        if (event.nativeEvent.isComposing) {
-          return;
-        }
-        if (event.key === 'Enter') {
-          take();
-        } else if (event.key === 'Escape') {
-          event.stopPropagation();
-          props.onDone(null);
-        } else {
-          return;
-        }
-        // The field is removed: keep the keyboard focus at the title.
-        requestAnimationFrame(() => place?.querySelector('button')?.focus());
-      }}
-    />
-  );
+/** Ask for another title of a chat, and rename it. */
+export async function renameChat(
+  { id, title }: Pick<ChatInfo, 'id' | 'title'>,
+  chats: IChats,
+  trans: TranslationBundle
+): Promise<void> {
+  const { value } = await InputDialog.getText({
+    title: trans.__('Rename Chat'),
+    label: trans.__('Title'),
+    text: title
+  });
+  if (value !== null && !['', title].includes(value.trim())) {
+    await notifyOnError(chats.rename(id, value));
+  }
 }

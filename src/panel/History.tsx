@@ -9,7 +9,7 @@ import { notifyOnError } from '../api/notifyOnError';
 import { nameOfPath } from '../common/deleted';
 import { MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import { TitleBox } from './Header';
+import { renameChat } from './Header';
 import { save as saveAs } from './browser';
 
 interface IProps {
@@ -85,7 +85,6 @@ interface IEntryProps {
 
 function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
   const { chats, controller, trans } = useServices();
-  const [renaming, setRenaming] = useState(false);
   const remove = async (): Promise<void> => {
     const answer = await showDialog({
       title: trans.__('Delete this chat?'),
@@ -105,21 +104,6 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
     const saved = exported.then(file => saveAs(file, `${chat.title || 'chat'}.${kind}`));
     await notifyOnError(saved);
   };
-  if (renaming) {
-    return (
-      <li className="tk-Entry">
-        <TitleBox
-          title={chat.title}
-          onDone={title => {
-            setRenaming(false);
-            if (title !== null) {
-              void notifyOnError(chats.rename(chat.id, title));
-            }
-          }}
-        />
-      </li>
-    );
-  }
   return (
     <li className="tk-Entry">
       <button
@@ -143,7 +127,7 @@ function Entry({ chat, isCurrent, onRemoved }: IEntryProps): JSX.Element {
         icon={ellipsesIcon}
         label={trans.__('More about %1', chat.title)}
         items={[
-          { label: trans.__('Rename'), run: () => setRenaming(true) },
+          { label: trans.__('Rename…'), run: () => void renameChat(chat, chats, trans) },
           { label: trans.__('Export as Markdown'), run: () => void save('markdown') },
           { label: trans.__('Export as a notebook'), run: () => void save('notebook') },
           { label: trans.__('Delete…'), run: () => void remove() }

@@ -257,7 +257,7 @@ describe('requests of other agents', () => {
     expect(stage.given).toEqual([['a', 'once', undefined]]);
     await stage.requests({ kind: 'settled', id: 'b', outcome: 'expired' });
     expect(screen.queryByRole('region', { name: 'Approvals for other agents' })).toBeNull();
-    expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain('has expired');
+    expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain('no longer pending');
   });
 
   it('leaves its note in the message box of the chat that is shown when it ends', async () => {

@@ -1,9 +1,9 @@
 import { Notification } from '@jupyterlab/apputils';
 
-import type { ChatModel } from '../chat/model';
 import type { IHappened } from '../chat/service';
 import { shortName } from '../common/visible';
 import type { IPreferences } from '../state/preferences';
+import { isInTranscript } from '../state/requests';
 import type { IPanelServices } from './panelServices';
 import type { PanelManager } from './panelManager';
 
@@ -12,18 +12,16 @@ export function notify(
   services: IPanelServices,
   manager: Pick<PanelManager, 'isSeen' | 'beside' | 'withChat'>
 ): void {
-  const { chats, questions, store, trans } = services;
+  const { chats, store, trans } = services;
   const preferences = (): IPreferences => store.state.preferences;
   const began = new Map<string, number>();
   /** The toasts and desktop notes of pending requests, by the requests' ids. */
   const pending = new Map<string, () => void>();
-  const settled = (id: string): void => {
-    pending.get(id)?.();
-    pending.delete(id);
-  };
-  const notifyIfUnseen = (message: string, chat: ChatModel | null, id = ''): void => {
+  /** Notify of something in a chat, or in all panels for null. Return what takes it back. */
+  const notifyIfUnseen = (message: string, chat: string | null): (() => void) => {
+    let close = (): void => undefined;
     if (preferences().notify && (!manager.isSeen(chat) || document.hidden)) {
-      const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat.id));
+      const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
       // The API may be missing, which counts as denied.
       const own = window.Notification as typeof window.Notification | undefined;
@@ -37,7 +35,7 @@ export function notify(
       // It stays while the page is hidden, or nobody would see it.
       const autoClose = document.hidden ? false : 10_000;
       const toast = Notification.info(message, { autoClose, actions });
-      let close = (): void => undefined;
+      close = () => Notification.dismiss(toast);
       if (document.hidden && own?.permission === 'granted') {
         const note = new own(message);
         note.onclick = () => {
@@ -45,27 +43,35 @@ export function notify(
           show();
           note.close();
         };
-        close = () => note.close();
-      }
-      if (id !== '') {
-        pending.set(id, () => {
+        close = () => {
           Notification.dismiss(toast);
-          close();
-        });
+          note.close();
+        };
       }
     }
+    return close;
   };
-  questions.asked.connect((_, { id, author, caller }) => {
-    notifyIfUnseen(trans.__('%1 needs your approval.', shortName(caller ?? author)), null, id);
+  let before = store.state.requests;
+  store.subscribe(() => {
+    const { open, requests } = store.state;
+    if (requests === before) {
+      return;
+    }
+    for (const { id } of before.filter(each => !requests.includes(each))) {
+      pending.get(id)?.();
+      pending.delete(id);
+    }
+    const asked = requests.filter(each => !before.includes(each));
+    before = requests;
+    for (const request of asked) {
+      const chat = isInTranscript(request, open) ? request.chat : null;
+      const name = shortName(request.caller ?? request.author);
+      pending.set(request.id, notifyIfUnseen(trans.__('%1 needs your approval.', name), chat));
+    }
   });
-  questions.ended.connect((_, { request }) => settled(request.id));
   chats.happened.connect((_, { chat, event }: IHappened) => {
     if (event.kind === 'began') {
       began.set(event.turn, event.time);
-    } else if (event.kind === 'permission') {
-      notifyIfUnseen(trans.__('Claude needs your approval.'), chat, event.id);
-    } else if (event.kind === 'permission_settled') {
-      settled(event.id);
     } else if (event.kind === 'done') {
       const start = began.get(event.turn) ?? event.time;
       began.delete(event.turn);
@@ -74,7 +80,7 @@ export function notify(
           event.end === 'failed'
             ? trans.__('Claude could not continue.')
             : trans.__('Claude is done.'),
-          chat
+          chat.id
         );
       }
     }

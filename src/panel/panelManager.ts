@@ -2,7 +2,6 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { UUID } from '@lumino/coreutils';
 
-import type { ChatModel } from '../chat/model';
 import { isInTranscript } from '../state/requests';
 import type { IPanelServices } from './panelServices';
 import { ChatPanel } from './widget';
@@ -82,11 +81,11 @@ export class PanelManager {
     return isInTranscript(request, open) ? this.withChat(request.chat) : this.beside();
   }
 
-  /** Return whether a chat is visible. Null is for requests of other agents, which all panels show. */
-  isSeen(chat: ChatModel | null): boolean {
+  /** Return whether the chat of this id is visible. Null is for requests of other agents, which all panels show. */
+  isSeen(chat: string | null): boolean {
     return this._panels.some(
       ({ isVisible, controller }) =>
-        isVisible && (chat === null || (controller.chat === chat && !controller.showsHistory))
+        isVisible && (chat === null || (controller.chat.id === chat && !controller.showsHistory))
     );
   }
 

@@ -15,7 +15,7 @@ from tests.proofs import ROOT
 from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 OTHER_MODEL = "claude-scripted-2"
-AGENT = (sys.executable, str(ROOT / "tests" / "agent" / "acp" / "example_agent.py"))
+AGENT = (sys.executable, str(ROOT / "tests" / "support" / "acp_agent.py"))
 """The command of an agent that repeats what it is sent."""
 CONFIG = f"""
 c.TkAIExtensionApp.chat_models = [{OTHER_MODEL!r}]
@@ -279,12 +279,11 @@ async def finds(lab: Lab, keys: Keys) -> None:
     more = entry.get_by_role("button", name="More about")
     await keys.go(more)
     await keys.press("Enter", "ArrowDown", "Enter")
-    await expect(history.get_by_label("Title")).to_be_focused()
+    await expect(lab.page.get_by_role("dialog").get_by_label("Title")).to_be_focused()
     await keys.type("Lookout")
     await keys.press("Enter")
     await expect(entry).to_contain_text("Lookout")
-    await expect(entry.locator(".tk-Entry-open")).to_be_focused()
-    await keys.go(more)
+    await expect(more).to_be_focused()
     async with lab.page.expect_download():
         await keys.press("Enter", "ArrowDown", "ArrowDown", "Enter")
     await keys.back(entry.locator(".tk-Entry-open"))

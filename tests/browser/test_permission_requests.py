@@ -179,7 +179,7 @@ async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: 
         await question.focus()
         await expect(question).to_have_count(0)
         status = lab.panel.get_by_role("status").first
-        await expect(status).to_have_text("The request of claude-code 2.1 has expired.")
+        await expect(status).to_have_text("The request of claude-code 2.1 is no longer pending.")
         # It went under the person's hands.
         await expect(lab.message_box).to_be_focused()
     assert sources(lab) == ["prices = [3, 4, 5]"]
