@@ -8,7 +8,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support import faults
 from tk_ai_extension.kernels.base import KernelEvent
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.executions import (
@@ -43,14 +42,6 @@ class ExecutorBench:
     kernel_id: str
     harmed: Callable[[], Awaitable[str]]
     request: Callable[[str, str], Awaitable[None]]
-
-    async def pid(self, kernel_id: str) -> int:
-        """Return the process of a kernel on this machine, even if the service does not know it."""
-        known = (await self.kernels.info(kernel_id)).pid
-        if known is not None:
-            return known
-        (found,) = faults.processes_with(f"kernel-{kernel_id}.json")  # its connection file
-        return found
 
 
 @dataclass

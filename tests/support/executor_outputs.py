@@ -199,9 +199,3 @@ class FloodConformance:
         assert outcome.status == "ok"
         assert outcome.text().count("\n") == MESSAGES
         assert meter.longest < 0.2
-
-    @pytest.mark.proves("fault:flood")
-    async def test_a_flood_of_displays_is_kept(self, bench: ExecutorBench) -> None:
-        outcome = await run(bench, faults.show_displays(MESSAGES))
-        shown = [each["data"]["text/plain"] for each in outcome.outputs if "data" in each]
-        assert shown == [str(number) for number in range(MESSAGES)]

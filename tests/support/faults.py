@@ -1,7 +1,7 @@
 """Fault injectors for kernels.
 
 Code for cells (`KILL_ITSELF` and the like), broken kernelspecs, a person who works in the same
-kernel, and a meter for blocked event loops. For plug-in authors, too.
+kernel, and a meter for blocked event loops.
 """
 
 from __future__ import annotations
@@ -173,25 +173,17 @@ class LoopMeter:
     """Measures how long the event loop was held while a block runs.
 
     What the process computed in that time bounds it: the load of other processes does not count, a thread
-    that holds the GIL does. Waiting for a file, a lock or a sleep is only in `stall`.
+    that holds the GIL does. Waiting for a file, a lock or a sleep does not count.
 
     Attributes:
         longest: The longest time for which this process held the loop, in seconds.
-        stall: The longest time for which the loop stood still, for any reason, in seconds.
-        stall_cpu: What the process computed in that time, in seconds.
-        stall_loop_cpu: What the loop's own thread computed of that.
-        held: The most that the loop's thread computed from one beat to the next, in seconds.
     """
 
     INTERVAL = 0.005
 
     def __init__(self) -> None:
         self.longest = 0.0
-        self.stall = 0.0
-        self.stall_cpu = 0.0
-        self.stall_loop_cpu = 0.0
-        self.held = 0.0
-        self._last = (0.0, 0.0, 0.0)
+        self._last = (0.0, 0.0)
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
@@ -214,16 +206,10 @@ class LoopMeter:
 
     def _look(self) -> None:
         now = _clocks()
-        wall, process, thread = (
-            after - before for after, before in zip(now, self._last, strict=True)
-        )
+        wall, process = (after - before for after, before in zip(now, self._last, strict=True))
         self._last = now
         self.longest = max(self.longest, min(wall, process))
-        self.held = max(self.held, thread)
-        if wall - self.INTERVAL > self.stall:
-            self.stall = wall - self.INTERVAL
-            self.stall_cpu, self.stall_loop_cpu = process, thread
 
 
-def _clocks() -> tuple[float, float, float]:
-    return time.perf_counter(), time.process_time(), time.thread_time()
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()

@@ -227,16 +227,8 @@ class TabPage:
 
     async def rename(self, path: str, new: str) -> None:
         """Rename a notebook."""
-        await self.request_rename(path, new)
-        await self.on_renamed(path, new)
-
-    async def request_rename(self, path: str, new: str) -> None:
-        """Send the request to rename a notebook; the page does not use the new path yet."""
         async with self.notebooks[path].saving:
             await self._contents("PATCH", path, {"path": new})
-
-    async def on_renamed(self, path: str, new: str) -> None:
-        """Use the new path, as when the answer to the request has arrived."""
         notebook = self.notebooks[new] = self.notebooks.pop(path)
         notebook.path = new
         await self.report_and_wait()
