@@ -32,8 +32,6 @@ BOUNDS = (
     ("server.handlers.streaming", "STALLED"),
     ("agent.requests", "MAX_MESSAGE"),
     ("agent.requests", "MAX_ATTACHMENTS"),
-    ("agent.context", "PROJECT"),
-    ("agent.prompts", "MAX_PROMPTS"),
     ("agent.chat", "MAX_TURNS"),
     ("agent.store", "MAX_CHATS"),
     ("agent.store", "MAX_BYTES"),

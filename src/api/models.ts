@@ -149,10 +149,8 @@ export interface ChatInfo {
 }
 /** What a user's chats are set up with. */
 export interface ChatSetupInfo {
-  /** The file of instructions; None if there is none. */
-  instructions: InstructionsInfo | null;
-  /** The names that it may have, the first one first. */
-  names: readonly string[];
+  /** The file of instructions below the root; None if there is none. */
+  instructions: string | null;
   prompts: readonly PromptInfo[];
   servers: ServersInfo;
 }
@@ -236,15 +234,6 @@ export interface ImageAttachment {
   kind: 'image';
   mime: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
   data: string;
-}
-/** The file of instructions that a chat reads when its agent starts. */
-export interface InstructionsInfo {
-  /** The file below the root. */
-  path: string;
-  /** Its length. */
-  characters: number;
-  /** The length that is read, in characters; the middle of a longer one is left out. */
-  limit: number;
 }
 /** The kernel of a call: the id of a running kernel, or the kernelspec of a new one. */
 export interface KernelReference {
@@ -394,8 +383,6 @@ export interface PromptInfo {
   hint: string;
   /** Whose it is. */
   origin: 'user' | 'project';
-  /** A command or a skill. */
-  kind: 'command' | 'skill';
   /** The file, relative to the root or to the home folder. */
   path: string;
 }
@@ -487,7 +474,7 @@ export interface SentEvent extends EventHead {
 export interface ServerStatus {
   /** Its name. */
   name: string;
-  /** The program, or the host of the address. */
+  /** The program, or the host of the address; empty for an entry with a problem. */
   place: string;
   /** Whether chats use it. */
   enabled: boolean;

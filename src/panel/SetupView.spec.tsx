@@ -15,18 +15,16 @@ const SERVER: ServerStatus = {
 };
 
 const SETUP: ChatSetupInfo = {
-  instructions: { path: 'AGENTS.md', characters: 25_000, limit: 20_000 },
-  names: ['AGENTS.md', 'CLAUDE.md'],
+  instructions: 'AGENTS.md',
   prompts: [
     {
       name: 'review',
       description: 'Review a cell',
       hint: '[cell]',
       origin: 'project',
-      kind: 'command',
       path: '.claude/commands/review.md'
     },
-    { name: 'mine', description: '', hint: '', origin: 'user', kind: 'skill', path: 'x' }
+    { name: 'mine', description: '', hint: '', origin: 'user', path: 'x' }
   ],
   servers: { allowed: true, file: '/home/me/mcp.json', problem: '', servers: [SERVER] }
 };
@@ -46,7 +44,6 @@ const APPROVAL: StandingInfo = {
 class Page {
   setup = SETUP;
   approvals: readonly StandingInfo[] = [];
-  readonly switched: [string, boolean][] = [];
   readonly removed: string[] = [];
   readonly opened: string[] = [];
   fails: ApiError | null = null;
@@ -55,16 +52,11 @@ class Page {
     const api = {
       read: () => Promise.resolve(this.setup),
       approvals: () => Promise.resolve(this.approvals),
-      switchServer: (name: string, enabled: boolean) => {
-        this.switched.push([name, enabled]);
-        const servers = { ...this.setup.servers, servers: [{ ...SERVER, enabled }] };
-        return this.fails === null
-          ? Promise.resolve({ ...this.setup, servers })
-          : Promise.reject(this.fails);
-      },
       removeApproval: (id: string) => {
         this.removed.push(id);
-        return Promise.resolve(this.approvals.filter(each => each.id !== id));
+        return this.fails === null
+          ? Promise.resolve(this.approvals.filter(each => each.id !== id))
+          : Promise.reject(this.fails);
       }
     };
     const services = {
@@ -85,12 +77,11 @@ const settle = (): Promise<void> => act(async () => Promise.resolve());
 const region = (name: string): HTMLElement => screen.getByRole('region', { name });
 
 describe('the instructions', () => {
-  it('are named, can be opened, and say what is left out', async () => {
+  it('are named and can be opened', async () => {
     const page = new Page();
     await page.open();
     fireEvent.click(screen.getByRole('button', { name: 'Open AGENTS.md' }));
     expect(page.opened).toEqual(['AGENTS.md']);
-    expect(region('Instructions').textContent).toContain('25,000 characters');
   });
 
   it('are missed by their names', async () => {
@@ -111,16 +102,13 @@ describe('the prompts', () => {
 });
 
 describe('the MCP servers', () => {
-  it('are switched off and on', async () => {
+  it('say whether chats use them', async () => {
     const page = new Page();
+    const off: ServerStatus = { ...SERVER, name: 'b', enabled: false };
+    page.setup = { ...SETUP, servers: { ...SETUP.servers, servers: [SERVER, off] } };
     await page.open();
-    const box = screen.getByRole<HTMLInputElement>('checkbox', { name: /mine/ });
-    expect(box.checked).toBe(true);
-    fireEvent.click(box);
-    await settle();
-    expect(page.switched).toEqual([['mine', false]]);
-    expect(box.checked).toBe(false);
-    expect(region('MCP servers').textContent).toContain('Off');
+    const items = within(region('MCP servers')).getAllByRole('listitem');
+    expect(items.map(item => item.textContent)).toEqual(['mine pythonOn', 'b pythonOff']);
   });
 
   it('show why one cannot be used', async () => {
@@ -139,14 +127,16 @@ describe('the MCP servers', () => {
     page.setup = { ...SETUP, servers: { ...SETUP.servers, allowed: false, servers: [] } };
     await page.open();
     expect(region('MCP servers').textContent).toContain('Ask your administrator');
-    expect(screen.queryByRole('checkbox')).toBeNull();
   });
+});
 
-  it('show an error of the server', async () => {
+describe('an error of the server', () => {
+  it('is shown', async () => {
     const page = new Page();
+    page.approvals = [APPROVAL];
     page.fails = new ApiError({ code: 'read_only', message: 'No.', hint: '', retryable: false });
     await page.open();
-    fireEvent.click(screen.getByRole('checkbox', { name: /mine/ }));
+    fireEvent.click(within(region('Standing approvals')).getByRole('button'));
     await settle();
     expect(screen.getByRole('alert').textContent).toContain('No.');
   });

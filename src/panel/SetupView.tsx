@@ -3,7 +3,6 @@ import { type JSX, type ReactNode, useCallback, useEffect, useId, useRef, useSta
 import type {
   ChatSetupInfo,
   ErrorInfo,
-  InstructionsInfo,
   PromptInfo,
   ServersInfo,
   ServerStatus,
@@ -16,7 +15,7 @@ import { useSelector, useServices } from './services';
 import type { SetupApi } from './setupApi';
 
 interface IProps {
-  api: Pick<SetupApi, 'read' | 'switchServer' | 'approvals' | 'removeApproval'>;
+  api: Pick<SetupApi, 'read' | 'approvals' | 'removeApproval'>;
   /** Closes the dialog. */
   close: () => void;
 }
@@ -54,18 +53,13 @@ export function SetupView({ api, close }: IProps): JSX.Element {
       ) : (
         <>
           <Section title={trans.__('Instructions')}>
-            <Instructions {...setup} close={close} />
+            <Instructions path={setup.instructions} close={close} />
           </Section>
           <Section title={trans.__('Prompts')}>
             <Prompts prompts={setup.prompts} />
           </Section>
           <Section title={trans.__('MCP servers')}>
-            <Servers
-              servers={setup.servers}
-              onSwitch={(name, enabled) =>
-                act(async () => setSetup(await api.switchServer(name, enabled)))
-              }
-            />
+            <Servers servers={setup.servers} />
           </Section>
           <Section title={trans.__('Standing approvals')}>
             <Approvals
@@ -90,22 +84,19 @@ function Section({ title, children }: { title: string; children: ReactNode }): J
 }
 
 interface IInstructionsProps {
-  instructions: InstructionsInfo | null;
-  names: readonly string[];
+  path: string | null;
   close: () => void;
 }
 
-function Instructions({ instructions, names, close }: IInstructionsProps): JSX.Element {
+function Instructions({ path, close }: IInstructionsProps): JSX.Element {
   const { commands, trans } = useServices();
-  if (instructions === null) {
-    const known = names.join(', ');
+  if (path === null) {
     return (
       <div className="tk-Form-note">
-        {trans.__('The root folder has no file of these: %1.', known)}
+        {trans.__('The root folder has no file of these: %1.', 'AGENTS.md, CLAUDE.md')}
       </div>
     );
   }
-  const { path, characters, limit } = instructions;
   return (
     <>
       <button
@@ -119,15 +110,7 @@ function Instructions({ instructions, names, close }: IInstructionsProps): JSX.E
       >
         {path}
       </button>
-      <div className="tk-Form-note">
-        {trans.__('A chat reads it when its agent starts.')}{' '}
-        {characters > limit &&
-          trans.__(
-            'It is too long (%1 characters): %2 are read, without the middle.',
-            characters.toLocaleString(),
-            limit.toLocaleString()
-          )}
-      </div>
+      <div className="tk-Form-note">{trans.__('A chat reads it when its agent starts.')}</div>
     </>
   );
 }
@@ -163,12 +146,7 @@ function Prompts({ prompts }: { prompts: readonly PromptInfo[] }): JSX.Element {
   );
 }
 
-interface IServersProps {
-  servers: ServersInfo;
-  onSwitch: (name: string, enabled: boolean) => void;
-}
-
-function Servers({ servers, onSwitch }: IServersProps): JSX.Element {
+function Servers({ servers }: { servers: ServersInfo }): JSX.Element {
   const { trans } = useServices();
   const { allowed, file, problem } = servers;
   if (!allowed) {
@@ -179,7 +157,7 @@ function Servers({ servers, onSwitch }: IServersProps): JSX.Element {
     <>
       <ul>
         {servers.servers.map(server => (
-          <Server key={server.name} server={server} onSwitch={onSwitch} />
+          <Server key={server.name} server={server} />
         ))}
       </ul>
       {problem !== '' && (
@@ -194,27 +172,17 @@ function Servers({ servers, onSwitch }: IServersProps): JSX.Element {
   );
 }
 
-interface IServerProps {
-  server: ServerStatus;
-  onSwitch: (name: string, enabled: boolean) => void;
-}
-
-function Server({ server, onSwitch }: IServerProps): JSX.Element {
+function Server({ server }: { server: ServerStatus }): JSX.Element {
   const { trans } = useServices();
   const { name, place, enabled, problem } = server;
   return (
     <li>
-      <label className="tk-Form-row">
-        <input
-          type="checkbox"
-          checked={enabled}
-          onChange={event => onSwitch(name, event.currentTarget.checked)}
-        />
+      <div className="tk-Form-row">
         <span className="tk-Form-grow">
           {visible(name)} <span className="tk-Form-note">{visible(place)}</span>
         </span>
         <span className="tk-Form-note">{enabled ? trans.__('On') : trans.__('Off')}</span>
-      </label>
+      </div>
       {problem !== '' && <div className="tk-Form-error">{visible(problem)}</div>}
     </li>
   );

@@ -210,7 +210,7 @@ async function promptOptions(
   trans: TranslationBundle
 ): Promise<IOption[]> {
   try {
-    const prompts = await new SetupApi(contents.serverSettings).prompts();
+    const { prompts } = await new SetupApi(contents.serverSettings).read();
     return prompts
       .filter(({ name }) => name.toLowerCase().startsWith(word.toLowerCase()))
       .map(prompt => ({

@@ -1,7 +1,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import { requestJson } from '../api/client';
-import type { ChatSetupInfo, PromptInfo, StandingInfo } from '../api/events';
+import type { ChatSetupInfo, StandingInfo } from '../api/events';
 
 /** The routes of what chats are set up with. */
 export class SetupApi {
@@ -9,16 +9,6 @@ export class SetupApi {
 
   async read(): Promise<ChatSetupInfo> {
     return requestJson(this._settings, 'GET', 'setup');
-  }
-
-  /** Switch an MCP server on or off for all chats. */
-  async switchServer(name: string, enabled: boolean): Promise<ChatSetupInfo> {
-    return requestJson(this._settings, 'POST', 'setup/servers', { name, enabled });
-  }
-
-  async prompts(): Promise<readonly PromptInfo[]> {
-    return (await requestJson<{ prompts: readonly PromptInfo[] }>(this._settings, 'GET', 'prompts'))
-      .prompts;
   }
 
   async approvals(): Promise<readonly StandingInfo[]> {

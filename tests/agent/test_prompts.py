@@ -44,10 +44,10 @@ async def test_commands_and_skills_are_listed_with_what_they_say_of_themselves(
     write(folders.root, "commands/notes.txt", "none")
     write(folders.home, "commands/review.md", "Mine.")
     found = await folders.list(OWNER)
-    assert [(each["name"], each["origin"], each["kind"]) for each in found] == [
-        ("clean", "project", "skill"),
-        ("plots:line", "project", "command"),
-        ("review", "user", "command"),
+    assert [(each["name"], each["origin"]) for each in found] == [
+        ("clean", "project"),
+        ("plots:line", "project"),
+        ("review", "user"),
     ]
     assert found[0]["description"] == "Clean data"
     review = next(each for each in await folders.list("bob") if each["name"] == "review")

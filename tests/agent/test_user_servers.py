@@ -16,7 +16,6 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.user_servers import FILE, UserServers
-from tk_ai_extension.model.errors import PermissionDenied
 
 SECRET = "5ec4e7-value"
 SERVER = Path(__file__).parent / "own_server.py"
@@ -88,6 +87,13 @@ async def test_an_invalid_entry_is_shown_and_not_used(
 
 
 @pytest.mark.proves("chat:servers-own")
+async def test_a_server_is_switched_off_in_its_entry(servers: UserServers) -> None:
+    write(servers, a={"command": "a"}, b={"command": "b", "disabled": True})
+    assert [each.name for each in await servers.enabled(USER)] == ["a"]
+    assert [each["enabled"] for each in (await servers.info(USER))["servers"]] == [True, False]
+
+
+@pytest.mark.proves("chat:servers-own")
 @pytest.mark.skipif(os.name == "nt", reason="modes of files")
 async def test_a_file_that_others_can_write_is_not_used(servers: UserServers) -> None:
     file = write(servers, a={"command": "a"})
@@ -103,8 +109,6 @@ async def test_an_administrator_can_forbid_them(servers: UserServers) -> None:
     assert await servers.enabled(USER) == ()
     info = await servers.info(USER)
     assert (info["allowed"], info["servers"]) == (False, [])
-    with pytest.raises(PermissionDenied):
-        await servers.switch(USER, "a", enabled=True)
 
 
 @pytest.mark.proves("chat:servers-own", "threat:secrets")

@@ -61,8 +61,6 @@ FOLDER_ITEMS = 200
 """Maximum number of files in the list of an attached folder."""
 SELECTION = 12_000
 """Maximum length of an attached selection of text, in characters."""
-PROJECT = 20_000
-"""Maximum length of a project's instructions, in characters; of longer ones the middle is left out."""
 PICTURES = 20
 """Maximum number of images in a message."""
 
@@ -118,8 +116,7 @@ def instructions(agent: str, project: ProjectInstructions) -> str:
     """Return the system prompt: the role, how the tools work, the project's instructions."""
     parts = [_PERSONA.format(agent=agent), INSTRUCTIONS]
     if project.name:
-        text = _cut(project.text, PROJECT)
-        parts.append(f"Instructions of this project, from its {project.name}:\n\n{text}")
+        parts.append(f"Instructions of this project, from its {project.name}:\n\n{project.text}")
     return "\n\n".join(parts)
 
 
@@ -136,30 +133,14 @@ async def find_instructions(workspace: Workspace) -> ProjectInstructions:
     return ProjectInstructions(unread=unread)
 
 
-class InstructionsInfo(TypedDict):
-    """The file of instructions that a chat reads when its agent starts.
-
-    Attributes:
-        path: The file below the root.
-        characters: Its length.
-        limit: The length that is read, in characters; the middle of a longer one is left out.
-    """
-
-    path: str
-    characters: int
-    limit: int
-
-
 class ChatSetupInfo(TypedDict):
     """What a user's chats are set up with.
 
     Attributes:
-        instructions: The file of instructions; None if there is none.
-        names: The names that it may have, the first one first.
+        instructions: The file of instructions below the root; None if there is none.
     """
 
-    instructions: InstructionsInfo | None
-    names: list[str]
+    instructions: str | None
     prompts: list[PromptInfo]
     servers: ServersInfo
 
@@ -179,13 +160,8 @@ class ChatSetup:
     async def info(self, workspace: Workspace, user: str) -> ChatSetupInfo:
         """Return what a user's chats are set up with now."""
         found = await find_instructions(workspace)
-        instructions: InstructionsInfo | None = None
-        if found.name:
-            size = len(found.text)
-            instructions = {"path": found.name, "characters": size, "limit": PROJECT}
         return {
-            "instructions": instructions,
-            "names": list(PROJECT_FILES),
+            "instructions": found.name or None,
             "prompts": await self.prompts.list(user),
             "servers": await self.servers.info(user),
         }

@@ -15,7 +15,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BufferedReader
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -27,12 +26,6 @@ from tk_ai_extension.notebooks.files import open_regular
 
 MAX_FILE = 64_000
 """Maximum size of a prompt's file, in bytes; a longer one is not offered."""
-MAX_PROMPTS = 200
-"""Maximum number of prompts of one folder."""
-MAX_VISITED = 2_000
-"""Maximum number of files and folders that are visited to find the prompts of one folder."""
-MAX_NOTE = 200
-"""Maximum length of a description or a hint, in characters."""
 
 Origin = Literal["user", "project"]
 """Where a prompt is from: the folder of the user's own, or the project's."""
@@ -51,7 +44,6 @@ class PromptInfo(TypedDict):
         description: What it is for; may be empty.
         hint: Its arguments; may be empty.
         origin: Whose it is.
-        kind: A command or a skill.
         path: The file, relative to the root or to the home folder.
     """
 
@@ -59,7 +51,6 @@ class PromptInfo(TypedDict):
     description: str
     hint: str
     origin: Origin
-    kind: Literal["command", "skill"]
     path: str
 
 
@@ -84,27 +75,26 @@ class Prompt:
         Raises:
             LimitReached: The message would be too long.
 
-        >>> info = PromptInfo(name="a", description="", hint="", origin="user", kind="command", path="")
+        >>> info = PromptInfo(name="a", description="", hint="", origin="user", path="")
         >>> Prompt(info, "Compare $1 with $2.").with_arguments("'a b' $1")
         'Compare a b with $1.'
         >>> Prompt(info, "Look.").with_arguments("here")
         'Look.\n\nARGUMENTS: here'
         """
-        places = len(_PLACEHOLDER.findall(self.text))
-        if len(self.text) + max(places, 1) * len(arguments) > MAX_MESSAGE:
-            raise LimitReached(
-                f"With the prompt /{self.info['name']} the message has more than "
-                f"{MAX_MESSAGE} characters."
-            )
         words = _words(arguments)
 
         def given(found: re.Match[str]) -> str:
             number = found[1]
             return arguments if number is None else "".join(words[int(number) - 1 : int(number)])
 
-        text = _PLACEHOLDER.sub(given, self.text)
+        text, places = _PLACEHOLDER.subn(given, self.text)
         if arguments and not places:
             text += f"\n\nARGUMENTS: {arguments}"
+        if len(text) > MAX_MESSAGE:
+            raise LimitReached(
+                f"With the prompt /{self.info['name']} the message has more than "
+                f"{MAX_MESSAGE} characters."
+            )
         return text.strip()
 
 
@@ -161,49 +151,39 @@ def _collect(base: Path, within: Path | None, origin: Origin, found: dict[str, P
         origin: Whose they are.
         found: The prompts by name.
     """
-    count = 0
-    for path, folder, name, kind in _files(base / ".claude"):
-        if count >= MAX_PROMPTS:
-            return
-        is_inside = _is_inside(path, folder) and (within is None or _is_inside(folder, within))
-        fields, body = front_matter(_text(path) if is_inside else "")
+    for path, name in _files(base / ".claude"):
+        real = Path(os.path.realpath(path))
+        is_inside = within is None or real.is_relative_to(os.path.realpath(within))
+        fields, body = front_matter(_text(real) if is_inside else "")
         is_hidden = fields.get("user-invocable", "").lower() == "false"
         if name in found or is_hidden or not body.strip():
             continue
         info: PromptInfo = {
             "name": name,
-            "description": _note(fields.get("description", "")),
-            "hint": _note(fields.get("argument-hint", "")),
+            "description": fields.get("description", ""),
+            "hint": fields.get("argument-hint", ""),
             "origin": origin,
-            "kind": kind,
             "path": path.relative_to(base).as_posix(),
         }
         found[name] = Prompt(info, body)
-        count += 1
 
 
-def _files(base: Path) -> Iterator[tuple[Path, Path, str, Literal["command", "skill"]]]:
-    """Yield the files of prompts, the folder of each, its name (``folder:name`` below) and its kind."""
+def _files(base: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files of prompts, with the name of each (``folder:name`` below)."""
     commands, skills = base / "commands", base / "skills"
-    for path in sorted(islice(commands.rglob("*.md"), MAX_VISITED)):
+    for path in sorted(commands.rglob("*.md")):
         names = path.relative_to(commands).with_suffix("").parts
         if all(map(_NAME.fullmatch, names)):
-            yield path, commands, ":".join(names), "command"
-    for path in sorted(islice(skills.glob("*/SKILL.md"), MAX_VISITED)):
+            yield path, ":".join(names)
+    for path in sorted(skills.glob("*/SKILL.md")):
         if _NAME.fullmatch(path.parent.name):
-            yield path, skills, path.parent.name, "skill"
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    """Whether a path, with its links followed, is below a folder."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+            yield path, path.parent.name
 
 
 def _text(path: Path) -> str:
-    """Return the text of a regular file; empty if it is none, too large or not readable."""
+    """Return the text of a regular file without links in its path; empty if it is none, or too large."""
     try:
-        # The path has no links left, and none may have come since.
-        with BufferedReader(open_regular(Path(os.path.realpath(path)))) as file:
+        with BufferedReader(open_regular(path)) as file:
             data = file.read(MAX_FILE + 1)
         return "" if len(data) > MAX_FILE else data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
@@ -242,12 +222,6 @@ def _unquoted(value: str) -> str:
     value = value.strip()
     is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
     return value[1:-1] if is_quoted else value
-
-
-def _note(text: str) -> str:
-    """Return a text as one short line."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_NOTE else f"{line[: MAX_NOTE - 1]}…"
 
 
 def _words(arguments: str) -> list[str]:

@@ -9,37 +9,54 @@ each call of their tools.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly
-from tk_ai_extension.model.private_files import (
-    PrivateFileError,
-    make_private,
-    read_private,
-    write_private,
-)
+from tk_ai_extension.model.private_files import PrivateFileError, read_private
 
 FILE = "mcp.json"
-DISABLED = "mcp_disabled.json"
-"""Names of the servers that the user has switched off; the file of servers is never written."""
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
-    """How a server is reached.
+def _filled(text: str, info: ValidationInfo) -> str:
+    """Return a text with the values of the variables in it; the context has them."""
+    values = cast("Mapping[str, str]", info.context)
+
+    def value(found: re.Match[str]) -> str:
+        default: str | None = found[2]
+        known = values.get(found[1], default)
+        if known is None:
+            raise PydanticCustomError(
+                "no_variable", "the variable {name} is not set", {"name": found[1]}
+            )
+        return known
+
+    return _VARIABLE.sub(value, text)
+
+
+_Text = Annotated[str, AfterValidator(_filled)]
+
+
+class ServerConfig(BaseModel):
+    """A server, as its entry in the file says how it is reached. Fields of other clients are ignored.
 
     Attributes:
         name: Its name.
@@ -48,37 +65,40 @@ class ServerConfig:
         env: Variables of its environment.
         url: The address; empty for a program.
         headers: Headers of each request to the address.
-        problem: Why it cannot be used; empty if it can.
-        disabled: Whether its entry disables it.
+        disabled: Whether chats do not use it.
     """
 
-    name: str
-    command: str = ""
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    url: str = field(default="", repr=False)
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    problem: str = ""
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,32}$")]
+    type: Literal["stdio", "http", "streamable-http"] | None = None
+    command: _Text = ""
+    args: Annotated[list[_Text], Field(repr=False)] = []
+    env: Annotated[dict[str, _Text], Field(repr=False)] = {}
+    url: Annotated[_Text, Field(repr=False)] = ""
+    headers: Annotated[dict[str, _Text], Field(repr=False)] = {}
     disabled: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> ServerConfig:
+        if bool(self.command) == bool(self.url):
+            raise PydanticCustomError("no_place", "it needs either `command` or `url`")
+        try:
+            is_address = urlsplit(self.url).scheme in ("", "http", "https")
+        except ValueError:
+            is_address = False
+        if not is_address:
+            raise PydanticCustomError("no_address", "its `url` is no address")
+        return self
 
     @property
     def place(self) -> str:
         """The name of the program, or the host of the address; without arguments, which may be secret."""
-        return Path(self.command).name or _split(self.url)[1]
+        return Path(self.command).name or urlsplit(self.url).hostname or ""
 
 
-class _Entry(BaseModel):
-    """An entry of the file. Fields of other clients are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    type: Literal["stdio", "http", "streamable-http"] | None = None
-    command: Annotated[str, Field(max_length=4_096)] = ""
-    args: Annotated[list[str], Field(max_length=200)] = []
-    env: dict[str, str] = {}
-    url: Annotated[str, Field(max_length=4_096)] = ""
-    headers: dict[str, str] = {}
-    disabled: bool = False
+class _File(BaseModel):
+    servers: Annotated[dict[str, dict[str, Any]], Field(alias="mcpServers")]
 
 
 class ServerStatus(TypedDict):
@@ -86,7 +106,7 @@ class ServerStatus(TypedDict):
 
     Attributes:
         name: Its name.
-        place: The program, or the host of the address.
+        place: The program, or the host of the address; empty for an entry with a problem.
         enabled: Whether chats use it.
         problem: Why it cannot be used; empty if it can.
     """
@@ -114,10 +134,10 @@ class ServersInfo(TypedDict):
 
 @dataclass
 class UserServers:
-    """The servers of the user who runs the server. The files are read when they are needed.
+    """The servers of the user who runs the server. The file is read when it is needed.
 
     Attributes:
-        folder: The folder of the files; None for no servers.
+        folder: The folder of the file; None for no servers.
         owners: The names of that user; others have no servers.
         allowed: Whether the administrator allows servers.
         environment: Variables for ``${NAME}`` in the file.
@@ -133,128 +153,58 @@ class UserServers:
         if not self.allowed or user not in self.owners or self.folder is None:
             return ()
         try:
-            servers, off = await asyncio.to_thread(self._read, self.folder)
+            found = await asyncio.to_thread(self._read, self.folder / FILE)
         except PrivateFileError:
             return ()
-        return tuple(each for each in servers if each.name not in off and not each.problem)
+        servers = [each for each in found.values() if isinstance(each, ServerConfig)]
+        return tuple(each for each in servers if not each.disabled)
 
     async def info(self, user: str) -> ServersInfo:
         """Return a user's servers for the screen, without secrets."""
         info: ServersInfo = {"allowed": False, "file": "", "problem": "", "servers": []}
         if self.folder is None or user not in self.owners:
             return info
-        info["allowed"], info["file"] = self.allowed, str(self.folder / FILE)
+        file = self.folder / FILE
+        info["allowed"], info["file"] = self.allowed, str(file)
         if not self.allowed:
             return info
         try:
-            servers, off = await asyncio.to_thread(self._read, self.folder)
+            found = await asyncio.to_thread(self._read, file)
         except PrivateFileError as error:
             info["problem"] = error.message
             return info
-        info["servers"] = [
-            {
-                "name": each.name,
-                "place": each.place,
-                "enabled": each.name not in off,
-                "problem": each.problem,
-            }
-            for each in servers
-        ]
+        info["servers"] = [_status(name, server) for name, server in found.items()]
         return info
 
-    async def switch(self, user: str, name: str, *, enabled: bool) -> None:
-        """Switch a server on or off for all chats of a user.
-
-        Raises:
-            PermissionDenied: The administrator does not allow servers, or it is another user.
-            InvalidArguments: There is no such server.
-            ReadOnly: The decision cannot be saved.
-        """
-        if not self.allowed or self.folder is None or user not in self.owners:
-            raise PermissionDenied(
-                "MCP servers of your own are switched off here.", hint="Ask your administrator."
-            )
-        await asyncio.to_thread(self._switch, self.folder, name, enabled)
-
-    def _switch(self, folder: Path, name: str, enabled: bool) -> None:
-        servers, off = self._read(folder)
-        if name not in {each.name for each in servers}:
-            raise InvalidArguments(f"There is no MCP server `{name[:80]}`.")
-        off -= {each.name for each in servers if each.disabled}
-        names = off - {name} if enabled else off | {name}
-        file = folder / DISABLED
-        try:
-            make_private(folder)
-            write_private(file, json.dumps(sorted(names), indent=1))
-        except OSError as error:
-            raise ReadOnly(f"{file} cannot be written: {error.strerror}.") from error
-
-    def _read(self, folder: Path) -> tuple[list[ServerConfig], set[str]]:
-        """Return the servers, and the names of those that are switched off.
+    def _read(self, file: Path) -> dict[str, ServerConfig | str]:
+        """Return the servers by name; of an entry that cannot be used, why.
 
         Raises:
             PrivateFileError: The file cannot be used.
         """
-        text = read_private(folder / FILE, refused_bits=0o022)
+        text = read_private(file, refused_bits=0o022)
         if text is None:
-            return [], set()
+            return {}
         try:
-            data = TypeAdapter(dict[str, dict[str, object]]).validate_json(text)
-            entries = data["mcpServers"]
-        except (ValidationError, KeyError):
+            entries = _File.model_validate_json(text).servers
+        except ValidationError:
             # Not chained: that error would hold the file's text.
-            raise PrivateFileError("It is no JSON object with an object `mcpServers`.") from None
-        servers = [self._config(name, entry) for name, entry in entries.items()]
-        off = {each.name for each in servers if each.disabled}
-        try:
-            disabled = read_private(folder / DISABLED, refused_bits=0o022) or "[]"
-            off.update(TypeAdapter(list[str]).validate_json(disabled))
-        except (PrivateFileError, ValidationError):
-            # What was switched off is not known: use none.
-            off.update(each.name for each in servers)
-        return servers, off
+            raise PrivateFileError("It is no JSON object with objects in `mcpServers`.") from None
+        return {name: self._server(name, entry) for name, entry in entries.items()}
 
-    def _config(self, name: str, given: object) -> ServerConfig:
+    def _server(self, name: str, entry: dict[str, Any]) -> ServerConfig | str:
+        """Return a server; if its entry cannot be used, why, without its values."""
         try:
-            entry = _Entry.model_validate(given)
+            return ServerConfig.model_validate({**entry, "name": name}, context=self.environment)
         except ValidationError as error:
-            fields = {".".join(map(str, each["loc"])) or "entry" for each in error.errors()}
-            return ServerConfig(name[:80], problem=f"invalid: {', '.join(sorted(fields))}")
-        missing: set[str] = set()
-
-        def value(text: str) -> str:
-            def of(found: re.Match[str]) -> str:
-                default: str | None = found[2]
-                known = self.environment.get(found[1], default)
-                if known is None:
-                    missing.add(found[1])
-                return known or ""
-
-            return _VARIABLE.sub(of, text)
-
-        url = value(entry.url)
-        command = value(entry.command)
-        args = tuple(map(value, entry.args))
-        env = tuple((each, value(text)) for each, text in entry.env.items())
-        headers = tuple((each, value(text)) for each, text in entry.headers.items())
-        problem = ""
-        if not _NAME.fullmatch(name):
-            problem = "its name may have letters, digits, - and _, at most 32"
-        elif bool(entry.command) == bool(entry.url):
-            problem = "it needs either `command` or `url`"
-        elif entry.url and _split(url)[0] not in ("http", "https"):
-            problem = "its `url` is no address"
-        elif missing:
-            problem = f"these variables are not set: {', '.join(sorted(missing))}"
-        return ServerConfig(
-            name[:80], command, args, env, url, headers, problem, disabled=entry.disabled
-        )
+            problems = [
+                ": ".join([*filter(None, [".".join(map(str, each["loc"]))]), each["msg"]])
+                for each in error.errors()
+            ]
+            return "; ".join(problems)
 
 
-def _split(url: str) -> tuple[str, str]:
-    """Return the scheme and the host of an address; empty texts if it is not valid."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "", ""
-    return parts.scheme, parts.hostname or ""
+def _status(name: str, server: ServerConfig | str) -> ServerStatus:
+    if isinstance(server, str):
+        return {"name": name, "place": "", "enabled": False, "problem": server}
+    return {"name": name, "place": server.place, "enabled": not server.disabled, "problem": ""}

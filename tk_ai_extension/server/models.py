@@ -21,7 +21,6 @@ from tk_ai_extension.agent.code.requests import (
 )
 from tk_ai_extension.agent.context import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
-from tk_ai_extension.agent.prompts import PromptInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, PlanAnswer
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
@@ -490,16 +489,3 @@ class PermissionSettled(TypedDict):
 PermissionEvent = Annotated[
     PermissionsWaiting | PermissionRequested | PermissionSettled, Discriminator("kind")
 ]
-
-
-class ServerSwitch(RequestBody):
-    """An MCP server that is switched on or off."""
-
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    enabled: bool
-
-
-class PromptList(TypedDict):
-    """The prompts that a message can call."""
-
-    prompts: list[PromptInfo]

@@ -187,13 +187,13 @@ class AcpSession:
     def _user_servers(self) -> list[dict[str, Any]]:
         """Return the user's MCP servers; without those with an address if the agent takes none."""
 
-        def pairs(values: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
-            return [{"name": name, "value": value} for name, value in values]
+        def pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+            return [{"name": name, "value": value} for name, value in values.items()]
 
         servers: list[dict[str, Any]] = []
         for each in self._config.servers:
             if not each.url:
-                program = {"command": each.command, "args": list(each.args)}
+                program = {"command": each.command, "args": each.args}
                 servers.append({"name": each.name, **program, "env": pairs(each.env)})
             elif self._has("mcpCapabilities", "http"):
                 address = {"type": "http", "url": each.url, "headers": pairs(each.headers)}

@@ -298,13 +298,13 @@ def _user_servers(
     # The CLI's own environment may have a key of the provider.
     hidden = {name: "" for name in provider.environment if matches(name, SECRET_WORDS)}
     servers = {
-        each.name: {"type": "http", "url": each.url, "headers": dict(each.headers)}
+        each.name: {"type": "http", "url": each.url, "headers": each.headers}
         if each.url
         else {
             "type": "stdio",
             "command": each.command,
-            "args": list(each.args),
-            "env": {**hidden, **dict(each.env)},
+            "args": each.args,
+            "env": hidden | each.env,
         }
         for each in session.servers
     }

@@ -18,41 +18,9 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.context import ChatSetupInfo
     from tk_ai_extension.agent.models import ConnectionInfo
     from tk_ai_extension.agent.requests import ConnectRequest
-    from tk_ai_extension.server.models import PromptList, ServerSwitch
 
 
-class OwnerHandler(TkAIHandler):
-    """Base of the routes whose settings are those of the user who runs the server."""
-
-    def check_owner(self, action: str) -> None:
-        """Check that the request is of the user who runs the server, on a page of its own origin.
-
-        Args:
-            action: What another user cannot do.
-
-        Raises:
-            RouteError: 403, another origin.
-            PermissionDenied: Another user.
-        """
-        if not is_own_origin(self):
-            raise RouteError(
-                403,
-                (
-                    f"Pages of this origin may not call the server ({self.get_origin()!s}); "
-                    "TkAIExtensionApp.allowed_origins lists others that may."
-                ),
-            )
-        if not self.is_owner():
-            raise PermissionDenied(
-                f"Only the user who runs this server can {action}.", hint="Ask your administrator."
-            )
-
-    def is_owner(self) -> bool:
-        """Whether the request is of the user who runs the server."""
-        return username(self) == owner_name(self.identity_provider, self.services.owner)
-
-
-class ConnectionHandler(OwnerHandler):
+class ConnectionHandler(TkAIHandler):
     """The connection of the user who runs the server.
 
     Its secret is written only. It is in the configuration folder of the user who runs the server, so
@@ -75,26 +43,41 @@ class ConnectionHandler(OwnerHandler):
 
         The key is sent to the connection's own address only, and no response contains it.
         """
-        self.check_owner("connect a model")
+        self.check_owner()
         models = await self.services.chat_models()
         return await models.claude.connect(body)
 
     @operation("execute", "disconnect_model")
     async def delete(self) -> ConnectionInfo:
         """Delete the stored connection and its key."""
-        self.check_owner("connect a model")
+        self.check_owner()
         models = await self.services.chat_models()
         return await models.claude.disconnect()
 
+    def check_owner(self) -> None:
+        """Check that the request is of the user who runs the server, on a page of its own origin.
 
-class PromptsHandler(TkAIHandler):
-    """The prompts."""
+        Raises:
+            RouteError: 403, another origin.
+            PermissionDenied: Another user.
+        """
+        if not is_own_origin(self):
+            raise RouteError(
+                403,
+                (
+                    f"Pages of this origin may not call the server ({self.get_origin()!s}); "
+                    "TkAIExtensionApp.allowed_origins lists others that may."
+                ),
+            )
+        if not self.is_owner():
+            raise PermissionDenied(
+                "Only the user who runs this server can connect a model.",
+                hint="Ask your administrator.",
+            )
 
-    @operation("read", "list_prompts")
-    async def get(self) -> PromptList:
-        """List the prompts that a message can call by ``/name``."""
-        chats = await self.services.chats()
-        return {"prompts": await chats.setup.prompts.list(username(self))}
+    def is_owner(self) -> bool:
+        """Whether the request is of the user who runs the server."""
+        return username(self) == owner_name(self.identity_provider, self.services.owner)
 
 
 class ChatSetupHandler(TkAIHandler):
@@ -102,21 +85,6 @@ class ChatSetupHandler(TkAIHandler):
 
     @operation("read", "read_chat_setup")
     async def get(self) -> ChatSetupInfo:
-        """Return the file of instructions, the prompts, and the MCP servers without their secrets."""
+        """Return the file of instructions, the prompts for ``/name``, and the MCP servers without secrets."""
         chats = await self.services.chats()
         return await chats.setup.info(self.services.workspace, username(self))
-
-
-class ChatServersHandler(OwnerHandler):
-    """The MCP servers of the user who runs the server.
-
-    Pages of other origins are refused, also those in `TkAIExtensionApp.allowed_origins`.
-    """
-
-    @operation("execute", "switch_chat_server")
-    async def post(self, body: ServerSwitch) -> ChatSetupInfo:
-        """Switch an MCP server on or off for all chats of the user, from their next message on."""
-        self.check_owner("change its MCP servers")
-        chats, user = await self.services.chats(), username(self)
-        await chats.setup.servers.switch(user, body.name, enabled=body.enabled)
-        return await chats.setup.info(self.services.workspace, user)

@@ -22,10 +22,8 @@ from tk_ai_extension.server.handlers.chat import (
 )
 from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler, VariableHandler
 from tk_ai_extension.server.handlers.connection import (
-    ChatServersHandler,
     ChatSetupHandler,
     ConnectionHandler,
-    PromptsHandler,
 )
 from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
@@ -57,9 +55,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats/([^/]+)/plan", ChatPlanHandler),
     (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
     (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
-    (r"api/tk-ai/prompts", PromptsHandler),
     (r"api/tk-ai/setup", ChatSetupHandler),
-    (r"api/tk-ai/setup/servers", ChatServersHandler),
     (r"api/tk-ai/code/completion", CompletionHandler),
     (r"api/tk-ai/code/edit", EditHandler),
     (r"api/tk-ai/models", ModelsHandler),
