@@ -34,8 +34,6 @@ BOUNDS = (
     ("agent.requests", "MAX_ATTACHMENTS"),
     ("agent.chat", "MAX_TURNS"),
     ("agent.store", "MAX_CHATS"),
-    ("agent.store", "MAX_BYTES"),
-    ("agent.store", "MAX_CHAT"),
     ("model.callers", "MAX_KEY"),
 )
 """Module and name of each constant that a caller or an administrator can run into."""

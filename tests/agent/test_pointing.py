@@ -73,8 +73,7 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
     # Nothing in them begins or ends the context.
     assert (seen.count("<seen>"), seen.count("</seen>")) == (1, 1)
     assert seen.endswith("Look.")
-    bounds = 2 * context.CELL + context.VARIABLE + context.FOLDER + 3 * context.SELECTION
-    assert len(seen) < context.OUTLINE + bounds + 4_000
+    assert len(seen) < 8 * context.PART + 4_000
 
     await harness.call("execute_ipython", code="del left", notebook="a.ipynb")
     seen, notices = await say(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
 from tk_ai_extension.agent.events import Done, Event, Failed, Restored
 from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
-from tk_ai_extension.agent.store import MAX_CHAT, Chat
+from tk_ai_extension.agent.store import Chat
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,
@@ -383,10 +383,6 @@ class Chats:
 
     async def _send(self, chat: Chat, live: LiveChat, message: Message) -> StartedTurn:
         """Queue a turn; the caller holds the chat's lock."""
-        if chat.size > MAX_CHAT:
-            raise LimitReached(
-                f"This chat has more than {MAX_CHAT // 1000000} MB.", hint="Start another chat."
-            )
         if self._closing is not None:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")
         await self._end_abandoned(live)
@@ -501,7 +497,7 @@ class Chats:
         idle.log.trim()
 
     async def _remove_old(self, user: str) -> None:
-        """Remove a user's least recently used chats over the limits, but none with a turn."""
+        """Remove a user's least recently used chats over the limit, but none with a turn."""
         for old in await self._store.over(user):
             with suppress(ChatElsewhere, ChatNotFound):
                 await self._remove(old, busy=False)

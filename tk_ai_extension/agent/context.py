@@ -47,22 +47,10 @@ from tk_ai_extension.tools.registry import Image, Registry, ToolContext
 from tk_ai_extension.tools.runs import present
 from tk_ai_extension.workspace.workspace import Workspace
 
-OUTLINE = 8_000
-"""Maximum length of a notebook's outline, in characters."""
-CELL = 12_000
-"""Maximum length of the active or an attached cell with its output, in characters."""
+PART = 12_000
+"""Maximum length of a part of the context, in characters: an outline, a source, outputs, a variable."""
 FILE = 30_000
 """Maximum length of an attached file, in characters."""
-VARIABLE = 8_000
-"""Maximum length of an attached variable, in characters."""
-FOLDER = 10_000
-"""Maximum length of the list of an attached folder, in characters."""
-FOLDER_ITEMS = 200
-"""Maximum number of files in the list of an attached folder."""
-SELECTION = 12_000
-"""Maximum length of an attached selection of text, in characters."""
-PICTURES = 20
-"""Maximum number of images in a message."""
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 """Names of files with a project's instructions; the first one found is used."""
@@ -196,7 +184,7 @@ async def content(
     seen = _unforged("\n\n".join(part for part in parts if part))
     blocks = [
         TextBlock(f"<seen>\n{seen}\n</seen>"),
-        *pictures[:PICTURES],
+        *pictures,
         TextBlock(_unforged(message.request.message)),
     ]
     return MessageContent(blocks, view.notices)
@@ -208,12 +196,10 @@ _Part = tuple[str, tuple[Image, ...]]
 
 def _numbers(before: int, count: int) -> str:
     """Return which of the message's images belong to an attachment; empty if none do."""
-    first, last = before + 1, min(before + count, PICTURES)
     if count == 0:
         return ""
-    if first > last:
-        return f"\n[{count} pictures left out: {PICTURES} go with a message]"
-    return f"\n[picture {first}]" if first == last else f"\n[pictures {first} to {last}]"
+    first, last = before + 1, before + count
+    return f"\n[picture {first}]" if count == 1 else f"\n[pictures {first} to {last}]"
 
 
 class _ContextReader:
@@ -232,7 +218,7 @@ class _ContextReader:
 
     async def notebook(self, request: ChatRequest) -> list[str]:
         """Return the notebook of a message."""
-        outline = await self._text("list_cells", OUTLINE, limit=200)
+        outline = await self._text("list_cells", limit=200)
         parts = [f"Notebook {outline}", await self._kernel()]
         if request.active_cell is not None:
             # Images would cost tokens with every message; read_cell shows them.
@@ -281,11 +267,11 @@ class _ContextReader:
             ToolError: There is no such cell or notebook.
         """
         name, found, _ = await self._find(cell)
-        if len(found.source) > CELL:
+        if len(found.source) > PART:
             size = f"{len(found.source):,} characters"
             return f"{what}: {name}, {size}; read_cell shows it.", ()
         result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
-        budget = len(found.source) + CELL
+        budget = len(found.source) + PART
         return f"{what}:\n{_cut(result.full_text(), budget)}", result.images
 
     async def _output(self, attachment: OutputAttachment | ErrorAttachment) -> _Part:
@@ -302,7 +288,7 @@ class _ContextReader:
         if not chosen:
             self.notices.append(f"An attached {attachment.kind} is gone: the cell has others now.")
             return f"Attached {what} of cell {name}: the cell has {len(stored)} outputs now.", ()
-        presented = await present(self._context, chosen, budget=CELL)
+        presented = await present(self._context, chosen, budget=PART)
         return f"Attached {what} of cell {name}:\n{presented.text}", presented.images
 
     async def _find(self, cell: str) -> tuple[str, Cell, NotebookDocument]:
@@ -329,7 +315,7 @@ class _ContextReader:
         except KernelBusy as error:
             self._busy = error
             raise
-        return f"Attached variable {_cut(result.full_text(), VARIABLE)}"
+        return f"Attached variable {_cut(result.full_text(), PART)}"
 
     async def _folder(self, path: str) -> str:
         """Return the list of a folder's files.
@@ -337,9 +323,9 @@ class _ContextReader:
         Raises:
             ToolError: There is no such folder.
         """
-        arguments = {"path": path.strip("/"), "limit": FOLDER_ITEMS}
+        arguments = {"path": path.strip("/"), "limit": 200}
         result = await self._registry.call("list_files", arguments, self._context)
-        return f"Attached folder {path or 'at the root'}:\n{_cut(result.full_text(), FOLDER)}"
+        return f"Attached folder {path or 'at the root'}:\n{_cut(result.full_text(), PART)}"
 
     async def _selection(self, selection: SelectionAttachment) -> str:
         """Return the text that a person selected, with its place."""
@@ -349,7 +335,7 @@ class _ContextReader:
             place = f"cell {selection.cell}"
             with suppress(ToolError):
                 place = f"cell {(await self._find(selection.cell))[0]}"
-        text = _cut(selection.text, SELECTION)
+        text = _cut(selection.text, PART)
         return f"Attached selection, {selection.lines} of {place}, as the person saw it:\n{text}"
 
     async def _kernel(self) -> str:
@@ -359,15 +345,15 @@ class _ContextReader:
             return "Kernel: none is running; the first run starts one."
         except ToolError as error:
             return f"Kernel: {error.message}"
-        return f"Kernel: {_cut(result.full_text(), 1_000)}"
+        return f"Kernel: {_cut(result.full_text(), PART)}"
 
-    async def _text(self, tool: str, budget: int, **arguments: Any) -> str:
+    async def _text(self, tool: str, **arguments: Any) -> str:
         """Return a tool's result or error as text: a missing cell must not end the turn."""
         try:
             result = await self._registry.call(tool, arguments, self._context)
         except ToolError as error:
             return error.message
-        return _cut(result.full_text(), budget)
+        return _cut(result.full_text(), PART)
 
 
 def _cut(text: str, budget: int) -> str:

@@ -34,12 +34,6 @@ logger = logging.getLogger(__name__)
 MAX_CHATS = 500
 """Maximum number of chats of one user; the least recently used is deleted first."""
 
-MAX_BYTES = 500_000_000
-"""Maximum size of one user's chats, in bytes; the least recently used is deleted first."""
-
-MAX_CHAT = 100_000_000
-"""Maximum size of a chat that accepts messages, in bytes."""
-
 PAGE_BYTES = 2_000_000
 """Approximate size of a page of events, in bytes; a page has at least one event."""
 
@@ -59,7 +53,6 @@ CREATE TABLE IF NOT EXISTS chats (
     title TEXT NOT NULL,
     created REAL NOT NULL,
     updated REAL NOT NULL,
-    size INTEGER NOT NULL DEFAULT 0,
     -- The server that got the last message.
     server TEXT
 ) STRICT;
@@ -95,7 +88,7 @@ CREATE TABLE IF NOT EXISTS events (
 _CHATS = """
 SELECT id, user, title,
     (SELECT notebook FROM turns WHERE chat = chats.id ORDER BY rowid DESC LIMIT 1),
-    created, updated, size
+    created, updated
 FROM chats WHERE user = ?
 """
 
@@ -126,7 +119,6 @@ class Chat:
         notebook: Path of the notebook of the last message, or None; it ends in `paths.DELETED` if
             that was deleted.
         created, updated: Seconds since the epoch.
-        size: Size of its events in bytes.
     """
 
     id: str
@@ -135,7 +127,6 @@ class Chat:
     notebook: str | None
     created: float
     updated: float
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +183,8 @@ class ChatStore:
         )
 
     async def over(self, user: str) -> builtins.list[Chat]:
-        """List a user's chats beyond the limits of number and size, least recently used."""
-        found: list[Chat] = []
-        size = 0
-        for number, chat in enumerate(await self.list(user)):
-            size += chat.size
-            if number >= MAX_CHATS or (number and size > MAX_BYTES):
-                found.append(chat)
-        return found
+        """List a user's least recently used chats, beyond the limit of their number."""
+        return (await self.list(user))[MAX_CHATS:]
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Rename a chat."""
@@ -355,9 +340,7 @@ class ChatStore:
         ]
 
         def insert(db: sqlite3.Connection) -> None:
-            size = sum(len(row[-1]) for row in rows)
-            grown = db.execute("UPDATE chats SET size = size + ? WHERE id = ?", (size, chat_id))
-            if not grown.rowcount:
+            if not db.execute("SELECT 1 FROM chats WHERE id = ?", (chat_id,)).fetchone():
                 return
             for each in events:
                 if each.kind == "message":

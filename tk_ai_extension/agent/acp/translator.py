@@ -34,11 +34,6 @@ MAX_TEXT = 20_000
 MAX_TURN = 20_000_000
 """Maximum length of an agent's text in a turn, in characters; more is dropped, and counts as silence."""
 
-MAX_TODO = 100
-"""Maximum number of items of a to-do list."""
-MAX_TODO_TEXT = 500
-"""Maximum length of an item, in characters."""
-
 
 class Translator:
     """Translator of the updates of one turn.
@@ -85,10 +80,7 @@ class Translator:
             case AgentThoughtChunk(content=content):
                 yield from self._text("thinking", text_of(content))
             case AgentPlanUpdate(entries=entries):
-                shown = entries[:MAX_TODO]
-                yield TodoListed(
-                    [TodoItem(each.content[:MAX_TODO_TEXT], each.status) for each in shown]
-                )
+                yield TodoListed([TodoItem(each.content, each.status) for each in entries])
             case ToolCallStart() | ToolCallProgress():
                 yield from self._call(self.report(update))
             case UsageUpdate(cost=cost):
