@@ -37,6 +37,8 @@ export interface IMessage {
   replaces?: string | undefined;
   /** Whether the changes of the replaced turns are undone. */
   undo_replaced?: boolean | undefined;
+  /** The turn whose plan it approves. */
+  approves?: string;
 }
 
 /** Answer to a plan: approve it in a mode, or describe changes to it. */
@@ -156,7 +158,13 @@ export class ChatApi {
    * The events of the turn arrive on the channel.
    */
   async send(message: IMessage): Promise<{ chat: string; turn: string }> {
-    return this._begin('mcp/chat', message);
+    const headers = { Accept: 'text/event-stream' };
+    const response = await request(this._settings, 'POST', 'mcp/chat', message, headers);
+    return bodyOf(async () => {
+      // The message itself.
+      const { chat, turn } = JSON.parse((await firstEvent(response)) ?? '') as SentEvent;
+      return { chat, turn };
+    });
   }
 
   /** Answer the plan of a turn. Return the ids of the chat and of the turn that follows. */
@@ -165,17 +173,11 @@ export class ChatApi {
     plan: string,
     answer: PlanAnswer
   ): Promise<{ chat: string; turn: string }> {
-    return this._begin(`chats/${id}/plan`, { plan, ...answer });
-  }
-
-  private async _begin(path: string, body: object): Promise<{ chat: string; turn: string }> {
-    const headers = { Accept: 'text/event-stream' };
-    const response = await request(this._settings, 'POST', path, body, headers);
-    return bodyOf(async () => {
-      // The message itself.
-      const { chat, turn } = JSON.parse((await firstEvent(response)) ?? '') as SentEvent;
-      return { chat, turn };
-    });
+    if (answer.answer === 'approve') {
+      return this.send({ chat: id, approves: plan, mode: answer.mode, message: '' });
+    }
+    const { words, model } = answer;
+    return this.send({ chat: id, notebook_of: plan, mode: 'plan', message: words, model });
   }
 
   private _json<T>(method: string, path: string, body?: object): Promise<T> {

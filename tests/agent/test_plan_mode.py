@@ -9,7 +9,7 @@ import pytest
 
 from tests.agent.conftest import USER, Open, Talk, kinds, of_kind, rest
 from tests.harness import ToolHarness
-from tests.support.chat_requests import parse_plan_answer
+from tests.support.chat_requests import parse_request
 from tests.support.scripted_model import Answer, ToolUse
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.agent.events import Event
@@ -30,9 +30,14 @@ async def planned(talk: Talk, **fields: Any) -> list[Event]:
 
 
 async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> StartedTurn:
-    parsed = parse_plan_answer({"plan": plan.turn, "answer": "approve", **fields})
     chat = of_kind([plan], "message")[0]["chat"]
-    return await talk.chats.answer_plan(user, chat, parsed)
+    body = {"message": "", "chat": chat, "approves": plan.turn, **fields}
+    return await talk.chats.send(user, parse_request(body))
+
+
+async def revise(talk: Talk, plan: Event, words: str) -> list[Event]:
+    chat = of_kind([plan], "message")[0]["chat"]
+    return await talk.say(words, chat=chat, notebook_of=plan.turn, mode="plan")
 
 
 @pytest.mark.proves("perm:plan-approval")
@@ -45,7 +50,7 @@ async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
     assert harness.sources("a.ipynb") == ["1"]
 
     talk.model.add(Answer.of(INSERT), Answer.of("Done."))
-    begun = await answer(talk, plan[0], mode="edit", words="At the top.")
+    begun = await answer(talk, plan[0], mode="edit", message="At the top.")
     events = await rest(begun)
     assert begun.chat == plan[0].data["chat"]
     assert kinds(events)[:2] == ["message", "began"]
@@ -109,5 +114,5 @@ async def test_where_only_plans_are_allowed_none_is_carried_out(
     with pytest.raises(PermissionDenied):
         await answer(talk, plan[0], mode="auto")
     talk.model.add(Answer.of("I would count faster."))
-    revised = await rest(await answer(talk, plan[0], answer="reject", words="Faster."))
+    revised = await revise(talk, plan[0], "Faster.")
     assert revised[-1].data == {"end": "planned", "text": "I would count faster."}

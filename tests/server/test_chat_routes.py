@@ -266,29 +266,27 @@ async def test_a_plan_is_approved_and_carried_out(
     model.add(Answer.of("I would add a cell."))
     status, planned = await client.say("Plan it.", notebook=notebook, mode="plan")
     assert (status, planned["plan"], planned["text"]) == (200, True, "I would add a cell.")
-    path = f"{CHATS}/{planned['chat']}/plan"
+    chat = planned["chat"]
     for wrong, code, error in (
-        ({"plan": planned["turn"]}, 400, "invalid_arguments"),
-        ({"plan": planned["turn"], "answer": "reject"}, 400, "invalid_arguments"),
-        ({"plan": "another", "answer": "approve"}, 404, "not_found"),
+        ({"approves": planned["turn"]}, 400, "invalid_arguments"),
+        ({"approves": planned["turn"], "chat": chat, "mode": "plan"}, 400, "invalid_arguments"),
+        ({"approves": "another", "chat": chat}, 404, "not_found"),
     ):
-        status, refused = await client.request("POST", path, wrong)
+        status, refused = await client.say("", **wrong)
         assert (status, refused["error"]["code"]) == (code, error)
 
     model.add(Answer.of("And a heading."))
-    body = {"plan": planned["turn"], "answer": "reject", "words": "With a heading."}
-    status, revised = await client.request("POST", path, body)
-    jsonschema.validate(revised, await described(client, "/api/tk-ai/chats/{id}/plan", "post"))
+    status, revised = await client.say(
+        "With a heading.", chat=chat, notebook_of=planned["turn"], mode="plan"
+    )
     assert (status, revised["plan"], revised["text"]) == (200, True, "And a heading.")
 
     insert = ToolUse("insert_cell", {"source": "# Prices", "cell_type": "markdown", "index": 0})
     model.add(Answer.of(insert), Answer.of("Done."))
-    body = {"plan": revised["turn"], "answer": "approve", "mode": "edit"}
+    body = {"message": "", "chat": chat, "approves": revised["turn"], "mode": "edit"}
     accept = {"Accept": "text/event-stream"}
     seen: list[dict[str, Any]] = []
-    async with http.stream(
-        "POST", f"chats/{planned['chat']}/plan", json=body, headers=accept
-    ) as response:
+    async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
         seen = [event async for event in events_of(response)]
     assert [event["kind"] for event in seen][:3] == ["message", "began", "tool_call"]
     assert (seen[-1]["end"], seen[-1]["text"]) == ("done", "Done.")

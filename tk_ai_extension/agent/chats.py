@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
 from tk_ai_extension.agent.events import Done, Event, Failed, Restored
-from tk_ai_extension.agent.requests import ChatRequest, Message, PlanAnswer
+from tk_ai_extension.agent.requests import APPROVED, ChatRequest, Message
 from tk_ai_extension.agent.store import Chat
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -88,6 +88,8 @@ class Chats:
             ChatNotFound, ChatElsewhere, NoModel, PathRefused, InvalidArguments, NotebookNotFound,
             LimitReached.
             InvalidArguments: the chat has no turn `request.replaces`.
+            NotFound: the plan was already approved, or another message was sent.
+            PermissionDenied: a plan is approved, and the server only allows the mode `plan`.
         """
         chat_id = request.chat
         if chat_id is None and request.latest:
@@ -101,42 +103,13 @@ class Chats:
         async with self._queueing(user, chat_id) as (chat, live):
             if (begun := await self._sent(user, request)) is not None:
                 return begun
-            message = await self._message(user, request)
+            if request.approves is None:
+                message = await self._message(user, request)
+            else:
+                message = await self._approval(chat, request)
             if request.replaces is not None:
                 await self._replace(chat, live, request.replaces, undo=request.undo_replaced)
             return await self._send(chat, live, message)
-
-    async def answer_plan(self, user: str, chat_id: str, answer: PlanAnswer) -> StartedTurn:
-        """Approve or reject the plan of a chat, and queue the turn that follows from it.
-
-        Raises:
-            ChatNotFound, ChatElsewhere.
-            NotFound: the plan was already answered, or another message was sent.
-            PermissionDenied: the server only allows the mode `plan`.
-            NoModel, NotebookNotFound, LimitReached.
-        """
-        async with self._queueing(user, chat_id) as (chat, live):
-            turn, usual = await self._store.plan(chat_id) or ("", "")
-            if turn != answer.plan:
-                raise NotFound(
-                    "This chat has no pending plan of that turn.",
-                    hint="It was answered, or another message was sent since. Ask for a new plan.",
-                )
-            approved = answer.answer == "approve"
-            mode = answer.mode if approved else "plan"
-            # What is rejected is carried out nowhere.
-            about = None
-            if approved or not is_deleted(chat.notebook):
-                about = self._at(chat.notebook)
-            if approved and self._workspace.policy.mode(Caller(user, mode=mode)) == "plan":
-                raise PermissionDenied(
-                    "This server only allows the permission mode `plan`.",
-                    hint="Ask its administrator to raise `mode_cap`.",
-                )
-            model = await self._services.model(answer.model, usual=usual)
-            await self._check(about)
-            request = ChatRequest.model_construct(message=answer.message, mode=mode)
-            return await self._send(chat, live, Message(request, about, model))
 
     def move(self, old: str, new: str) -> Awaitable[None]:
         """Update stored paths after a rename; see `ChatStore.move`. Messages hold their notebooks."""
@@ -342,6 +315,30 @@ class Chats:
         text = await self.setup.prompts.expand(user, request.message)
         return Message(request.model_copy(update={"message": text}), about, model)
 
+    async def _approval(self, chat: Chat, request: ChatRequest) -> Message:
+        """Return the message with which the agent carries out the pending plan of a chat.
+
+        Raises:
+            NotFound, PermissionDenied: See `send`.
+            NoModel, NotebookNotFound, InvalidArguments.
+        """
+        turn, usual = await self._store.plan(chat.id) or ("", "")
+        if turn != request.approves:
+            raise NotFound(
+                "This chat has no pending plan of that turn.",
+                hint="It was approved, or another message was sent since. Ask for a new plan.",
+            )
+        if self._workspace.policy.mode(Caller(chat.user, mode=request.mode)) == "plan":
+            raise PermissionDenied(
+                "This server only allows the permission mode `plan`.",
+                hint="Ask its administrator to raise `mode_cap`.",
+            )
+        about = self._at(chat.notebook)
+        model = await self._services.model(request.model, usual=usual)
+        await self._check(about)
+        text = f"{APPROVED} {request.message.strip()}".rstrip()
+        return Message(request.model_copy(update={"message": text}), about, model)
+
     async def _notebook(self, user: str, request: ChatRequest) -> Notebook | None:
         """Return the notebook that a message is about; None for none.
 
@@ -351,15 +348,14 @@ class Chats:
         Raises:
             ChatNotFound, NotebookNotFound, PathRefused, InvalidArguments.
         """
-        if request.notebook is None:
-            return None
         found = None
         if request.notebook_of is not None and request.chat is not None:
             await self._saved(user, request.chat)
             found = await self._store.notebook_of(request.chat, request.notebook_of)
-        if found is None and not is_deleted(request.notebook):
-            found = self._workspace.contain(request.notebook)
-        return self._at(found or request.notebook)
+        path = request.notebook
+        if found is None and path is not None and not is_deleted(path):
+            found = self._workspace.contain(path)
+        return self._at(found or path)
 
     def _at(self, path: str | None) -> Notebook | None:
         """Return the notebook at a stored path; None for no path.

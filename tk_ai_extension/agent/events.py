@@ -17,7 +17,7 @@ from tk_ai_extension.workspace.undo import TakenBack
 End = Literal["done", "planned", "stopped", "failed"]
 """How a turn ended; ``planned`` if its final text is a plan.
 
-``POST /api/tk-ai/chats/{id}/plan`` answers a plan, until another message is sent."""
+A message with ``approves`` has the plan carried out, until another message is sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,8 +186,8 @@ def shown(attachment: Attachment) -> str:
 class ChatRequest(_Strict):
     """The body of ``POST /api/tk-ai/mcp/chat``."""
 
-    message: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
-    """The text of the message."""
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)]
+    """The text of the message; with `approves` it may be empty."""
     id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """An id of the message. Sent again under the same id, as after a lost response, it returns its
     turn and begins no second one."""
@@ -196,8 +196,8 @@ class ChatRequest(_Strict):
     notebook: Annotated[str, Field(max_length=4096)] | None = None
     """Path of the notebook that the person has open; the turn's current notebook."""
     notebook_of: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """A turn of `chat` that was about `notebook`, which may have been renamed since: its present path
-    counts."""
+    """A turn of `chat`, whose notebook it is about, also if that was renamed since. `notebook` counts if
+    the chat has no such turn."""
     active_cell: _Address | None = None
     """The active cell."""
     selected_cells: Annotated[list[_Address], Field(max_length=MAX_SELECTED)] = []
@@ -215,47 +215,24 @@ class ChatRequest(_Strict):
     the chat are stopped; changes of the replaced turns to notebooks are kept."""
     undo_replaced: bool = False
     """With `replaces`: undo what the replaced turns changed, as a restore does."""
+    approves: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """The turn of the chat whose plan it approves. The plan is carried out in `mode`, for the notebook of
+    the chat, by the model that made it unless `model` names another."""
     latest: bool = False
     """Without `chat`: continue the newest one whose last message was about this notebook (or,
     without `notebook`, about none), if there is one."""
 
     @model_validator(mode="after")
     def _check(self) -> ChatRequest:
-        if not self.message.strip():
+        if not self.message.strip() and self.approves is None:
             raise PydanticCustomError("empty_message", "`message` is empty")
-        if self.replaces is not None and self.chat is None:
-            raise PydanticCustomError("no_chat", "`replaces` requires `chat`")
+        if (self.replaces or self.approves) and self.chat is None:
+            raise PydanticCustomError("no_chat", "`replaces` and `approves` require `chat`")
+        if self.approves is not None and (self.replaces is not None or self.mode == "plan"):
+            raise PydanticCustomError("no_plan", "`approves` takes no `replaces` and another mode")
         if self.undo_replaced and self.replaces is None:
             raise PydanticCustomError("no_turn", "`undo_replaced` requires `replaces`")
         return self
-
-
-class PlanAnswer(_Strict):
-    """The body of ``POST /api/tk-ai/chats/{id}/plan``."""
-
-    plan: Annotated[str, Field(min_length=1, max_length=100)]
-    """The turn that made the plan."""
-    answer: Literal["approve", "reject"]
-    mode: Literal["ask", "edit", "auto"] = "ask"
-    """The permission mode in which an approved plan is carried out."""
-    words: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """Further instructions for Claude; required when rejecting a plan."""
-    model: Annotated[str, Field(max_length=200)] | None = None
-    """The model that continues; the one that made the plan if omitted."""
-
-    @model_validator(mode="after")
-    def _check(self) -> PlanAnswer:
-        if not self.message:
-            raise PydanticCustomError("no_words", "`words` is required when rejecting a plan")
-        return self
-
-    @property
-    def message(self) -> str:
-        """The message to Claude."""
-        words = self.words.strip()
-        if self.answer == "reject":
-            return words
-        return f"{APPROVED} {words}".rstrip()
 
 
 @dataclass(eq=False)

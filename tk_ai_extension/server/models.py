@@ -21,7 +21,7 @@ from tk_ai_extension.agent.code.requests import (
 )
 from tk_ai_extension.agent.context import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
-from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, PlanAnswer
+from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
@@ -43,7 +43,6 @@ __all__ = [
     "ConnectionInfo",
     "EditRequest",
     "EditedCell",
-    "PlanAnswer",
     "StandingInfo",
     "VariableList",
     "VariablePreview",

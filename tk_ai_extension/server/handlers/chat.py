@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Deleted,
         FailedTurn,
         NetChanges,
-        PlanAnswer,
         Stopped,
         StopRequest,
         TurnAnswer,
@@ -50,8 +49,14 @@ _LAST_EVENT = last_event_id("Resumes after the event with this number", "^[0-9]{
 _FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], default="markdown")
 
 
-class TurnHandler(StreamingHandler):
-    """A route that begins a turn and returns its result."""
+class MessageHandler(StreamingHandler):
+    """A message to Claude."""
+
+    @operation("execute", "send_message", streams="ChatEvent")
+    async def post(self, body: ChatRequest) -> TurnAnswer | None:
+        """Send a message to Claude and return the result of its turn."""
+        chats, user = await self.services.chats(), username(self)
+        return await self.answer(partial(chats.send, user, body))
 
     async def answer(self, begin: Callable[[], Awaitable[StartedTurn]]) -> TurnAnswer | None:
         """Begin a turn and return its result, or stream its events. It goes on without its client.
@@ -81,27 +86,6 @@ class TurnHandler(StreamingHandler):
         self.set_status(next((kind.status for kind in kinds if kind.code == code), 500))
         error: FailedTurn = {**answer, "error": failed}  # pyrefly: ignore[open-unpacking]
         return error
-
-
-class MessageHandler(TurnHandler):
-    """A message to Claude."""
-
-    @operation("execute", "send_message", streams="ChatEvent")
-    async def post(self, body: ChatRequest) -> TurnAnswer | None:
-        """Send a message to Claude and return the result of its turn."""
-        chats, user = await self.services.chats(), username(self)
-        return await self.answer(partial(chats.send, user, body))
-
-
-class ChatPlanHandler(TurnHandler):
-    """The plan of a turn in the mode `plan`."""
-
-    @operation("execute", "answer_plan", streams="ChatEvent")
-    async def post(self, chat_id: str, body: PlanAnswer) -> TurnAnswer | None:
-        """Approve or reject a plan; the response is that of a message."""
-        chats, user = await self.services.chats(), username(self)
-        await chats.get(user, chat_id)
-        return await self.answer(partial(chats.answer_plan, user, chat_id, body))
 
 
 class ChatsHandler(TkAIHandler):
