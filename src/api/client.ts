@@ -46,8 +46,8 @@ export type PlanAnswer =
   | { answer: 'approve'; mode: Mode }
   | { answer: 'reject'; words: string; model?: string | undefined };
 
-/** What to undo: the cells of each entry of the journal. */
-export type IUndo = Record<number, string[]>;
+/** Changes to keep or undo: the cells of each entry of the journal. */
+export type ICellsByEntry = Record<number, string[]>;
 
 /** HTTP statuses and codes of errors that a retry does not change, unless the server says so. */
 const PERMANENT = new Set([400, 404, 405, 406, 409, 410, 414, 422, 501, 'path_refused']);
@@ -122,8 +122,13 @@ export class ChatApi {
     return this._json('POST', `permissions/${permission}`, answerOf(answer, message));
   }
 
+  /** Keep changes in a notebook. */
+  keep(notebook: string, entries: ICellsByEntry): Promise<void> {
+    return keep(this._settings, notebook, entries);
+  }
+
   /** Undo changes in a notebook. */
-  undo(notebook: string, entries: IUndo): Promise<TakenBack[]> {
+  undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[]> {
     return undo(this._settings, notebook, entries);
   }
 
@@ -237,11 +242,20 @@ export async function requestJson<T>(
   return bodyOf(async () => (await response.json()) as T);
 }
 
+/** Keep changes in a notebook. */
+export async function keep(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  entries: ICellsByEntry
+): Promise<void> {
+  await request(settings, 'POST', 'changes/keep', { notebook, entries });
+}
+
 /** Undo changes in a notebook. Cells whose changes are not there any more are left. */
 export async function undo(
   settings: ServerConnection.ISettings,
   notebook: string,
-  entries: IUndo
+  entries: ICellsByEntry
 ): Promise<TakenBack[]> {
   const body = { notebook, entries };
   const path = 'changes/undo';

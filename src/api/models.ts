@@ -19,10 +19,11 @@ export type StepKind =
 /** A change or run of a notebook through a tool. */
 export interface Activity {
   /**
-   * `changed` and `taken_back`: cells were written; `running` and `ran`: a cell's code starts and
-   * ends; `missed`: the subscriber was too slow for the activities here.
+   * `changed` and `taken_back`: cells were written; `kept`: a person keeps changes; `running` and
+   * `ran`: a cell's code starts and ends; `missed`: the subscriber was too slow for the activities
+   * here.
    */
-  kind: 'changed' | 'taken_back' | 'running' | 'ran' | 'missed';
+  kind: 'changed' | 'kept' | 'taken_back' | 'running' | 'ran' | 'missed';
   /** The name that people see; empty for `missed`. */
   author: string;
   /** The keys of the cells. */
@@ -106,7 +107,7 @@ export interface ChangeInfo {
   summary: string;
   cells: readonly ChangedCell[];
 }
-/** The newest changes to a notebook that were not undone. */
+/** The newest changes to a notebook that nobody has undone or kept. */
 export interface ChangeList {
   changes: readonly ChangeInfo[];
   /** Whether there are older ones. */
@@ -118,7 +119,10 @@ export interface ChangedCell {
   action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
   /** Unified diff of its source. */
   diff: string;
+  /** Whether the diff is not complete. */
   truncated: boolean;
+  /** Its source before; null if there was no cell, or the source is too long. */
+  before: string | null;
 }
 /** A change of a chat that was not undone. */
 export interface ChatChange {
@@ -130,6 +134,8 @@ export interface ChatChange {
   time: number;
   /** The cells whose change was not undone. */
   cells: readonly string[];
+  /** Those of them whose change a person has kept. */
+  kept: readonly string[];
 }
 /** The changes of a chat that were not undone. */
 export interface ChatChanges {

@@ -2,15 +2,12 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { IUndo } from '../api/client';
+import type { ICellsByEntry } from '../api/client';
 import type { TakenBack } from '../api/events';
-import { type IKept, isKept } from '../state/keptChanges';
 
-/** A change of one cell that is not undone. */
+/** A change of one cell that is neither kept nor undone. */
 export interface IPendingStep {
   entry: number;
-  /** Seconds since the epoch. */
-  time: number;
   cell: string;
   action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
   /** Unified diff of the source; empty if it is unchanged. */
@@ -20,24 +17,13 @@ export interface IPendingStep {
 }
 
 /**
- * Return the steps that need a decision, in their order.
- *
- * @param steps - All steps of one cell, from the oldest.
- * @param kept - What the person has kept of the notebook.
- */
-export function pendingSteps<T extends IPendingStep>(steps: readonly T[], kept: IKept): T[] {
-  const open = steps.filter(step => !isKept(kept, step));
-  const last = steps.at(-1);
-  // What was done to a cell is settled where the person has kept that it is deleted.
-  return isGone(open) || (last?.action === 'delete' && !open.includes(last)) ? [] : open;
-}
-
-/**
  * Return whether a cell was inserted and deleted again, so that it has nothing to review.
  *
  * If a person wrote in it meanwhile, other lines were removed than were added.
+ *
+ * @param steps - The pending steps of the cell, from the oldest.
  */
-function isGone(steps: readonly IPendingStep[]): boolean {
+export function isGone(steps: readonly IPendingStep[]): boolean {
   const linesOf = (mark: string): string =>
     steps
       .flatMap(({ diff }) => diff.split('\n'))
@@ -52,13 +38,13 @@ function isGone(steps: readonly IPendingStep[]): boolean {
   );
 }
 
-/** Return what to undo for these steps. */
-export function undoOf(steps: Iterable<Pick<IPendingStep, 'entry' | 'cell'>>): IUndo {
-  const undo: IUndo = {};
+/** Return these steps as changes to keep or undo. */
+export function cellsByEntry(steps: Iterable<Pick<IPendingStep, 'entry' | 'cell'>>): ICellsByEntry {
+  const cells: ICellsByEntry = {};
   for (const { entry, cell } of steps) {
-    (undo[entry] ??= []).push(cell);
+    (cells[entry] ??= []).push(cell);
   }
-  return undo;
+  return cells;
 }
 
 /** Return how many cells were not reverted, since they were edited later or were undone before. */

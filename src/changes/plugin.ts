@@ -2,22 +2,21 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import type { Contents } from '@jupyterlab/services';
 
 import { IChats } from '../chat/service';
-import { BrowserStorage } from '../common/storage';
 import { serverPath } from '../common/drives';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IReviews, Reviews } from './reviews';
 
-/** The changes that a person has kept. */
+/** The changes that a person keeps or undoes. */
 const reviews: JupyterFrontEndPlugin<IReviews> = {
   id: 'tk-ai-extension:reviews',
-  description: 'Stores the changes by agents that a person has kept.',
+  description: 'Lists, keeps and undoes the changes by agents.',
   autoStart: true,
   provides: IReviews,
   requires: [IAppStore, IChats],
   activate: ({ serviceManager }: JupyterFrontEnd, store: AppStore, chats: IChats): IReviews => {
     const { contents, serverSettings } = serviceManager;
-    const reviews = new Reviews(new BrowserStorage(serverSettings.baseUrl), store);
+    const reviews = new Reviews(serverSettings, store);
     const pathOf = (file: Partial<Contents.IModel> | null): string | null =>
       file?.path === undefined ? null : serverPath(contents, file.path);
     contents.fileChanged.connect((_, { oldValue, newValue }) => {
@@ -25,7 +24,7 @@ const reviews: JupyterFrontEndPlugin<IReviews> = {
       const path = pathOf(newValue);
       // Only files that were renamed or deleted have an old value.
       if (old !== null && old !== path) {
-        void reviews.moved(old, path);
+        reviews.moved(old, path);
         void chats.moved(old);
       }
     });

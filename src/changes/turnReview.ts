@@ -2,8 +2,7 @@
 
 import type { CellChangedEvent } from '../api/events';
 import { changesByCell, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, isKept } from '../state/keptChanges';
-import { type IPendingStep, pendingSteps } from './pending';
+import { type IPendingStep, isGone } from './pending';
 
 /**
  * The review state of a changed cell: `open` until the person has decided, `settled` if the journal
@@ -27,29 +26,22 @@ export interface ICellReview {
  * Return the cells that a turn changed, in the order of their first change.
  *
  * @param journal - The chat's changes from the server; null if not read yet.
- * @param keptOf - Returns what the person has kept of a notebook.
  */
-export function reviewOf(
-  turn: ITurn,
-  journal: IJournal | null,
-  keptOf: (path: string) => IKept
-): ICellReview[] {
+export function reviewOf(turn: ITurn, journal: IJournal | null): ICellReview[] {
   const entries = new Map(journal?.changes.map(each => [each.entry, each]));
   return [...changesByCell(turn).values()].flatMap(changes => {
     const { cell, notebook: path } = changes[0] as CellChangedEvent;
     let notebook = path;
-    const steps = changes.flatMap(({ entry, action, diff }): IPendingStep[] => {
+    const steps = changes.flatMap(({ entry, action, diff }) => {
       const known = entries.get(entry);
       if (known?.cells.includes(cell) !== true) {
         return [];
       }
       notebook = known.notebook;
-      return [{ entry, action, cell, diff, time: known.time }];
+      return [{ entry, action, cell, diff, isKept: known.kept.includes(cell) }];
     });
-    const kept = keptOf(notebook);
-    const pending = pendingSteps(steps, kept);
-    if (pending.length === 0 && steps.some(step => !isKept(kept, step))) {
-      // It was inserted and deleted again, or that it is deleted was kept.
+    const pending: IPendingStep[] = steps.filter(({ isKept }) => !isKept);
+    if (isGone(pending)) {
       return [];
     }
     const isOver = journal?.ended.has(turn.id) === true && turn.time >= journal.since;

@@ -13,7 +13,7 @@ async function waited(): Promise<void> {
 
 describe('the journal of a chat', () => {
   const changed = story(MESSAGE, { kind: 'began' }, CALL, CHANGE, RESULT, DONE);
-  const entry = { entry: 7, turn: 't', notebook: 'a.ipynb', cells: ['z'], time: 1 };
+  const entry = { entry: 7, turn: 't', notebook: 'a.ipynb', cells: ['z'], kept: [], time: 1 };
   let server: FakeServer;
   /** Whether requests fail, and how often the journal was read. */
   let isDown = false;

@@ -45,6 +45,7 @@ const ROUTES: Routes = {
   restore: () => Promise.resolve([]),
   netChanges: () => Promise.resolve([]),
   answer: () => Promise.resolve(),
+  keep: () => Promise.resolve(),
   undo: () => Promise.resolve([]),
   chat: () => Promise.reject(CUT)
 };

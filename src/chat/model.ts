@@ -2,7 +2,13 @@ import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { IChannel } from '../api/channel';
-import { ApiError, type ChatApi, type IMessage, type IUndo, type PlanAnswer } from '../api/client';
+import {
+  ApiError,
+  type ChatApi,
+  type ICellsByEntry,
+  type IMessage,
+  type PlanAnswer
+} from '../api/client';
 import type { Answer, ChatEvent, NetChange, TakenBack } from '../api/events';
 import { inOrder, quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
@@ -13,7 +19,16 @@ import { pathAfter } from '../state/moves';
 /** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
-  'answer' | 'answerPlan' | 'changes' | 'chat' | 'netChanges' | 'restore' | 'send' | 'stop' | 'undo'
+  | 'answer'
+  | 'answerPlan'
+  | 'changes'
+  | 'chat'
+  | 'keep'
+  | 'netChanges'
+  | 'restore'
+  | 'send'
+  | 'stop'
+  | 'undo'
 >;
 
 /**
@@ -154,8 +169,15 @@ export class ChatModel {
     await this._try(() => this._api.answer(permission, answer, message));
   }
 
+  /** Keep changes in a notebook. Return whether that succeeded; an error is in `problem`. */
+  async keep(notebook: string, entries: ICellsByEntry): Promise<boolean> {
+    const kept = await this._try(() => this._api.keep(notebook, entries).then(() => true));
+    await this.readJournal();
+    return kept === true;
+  }
+
   /** Undo changes in a notebook. Return null on an error, which is in `problem`. */
-  async undo(notebook: string, entries: IUndo): Promise<TakenBack[] | null> {
+  async undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[] | null> {
     const undone = await this._try(() => this._api.undo(notebook, entries));
     await this.readJournal();
     return undone;

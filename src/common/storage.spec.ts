@@ -1,10 +1,5 @@
 import { BrowserStorage } from './storage';
 
-/** Dispatch the event that a browser sends when another page has written. */
-function dispatch(key: string): void {
-  window.dispatchEvent(new StorageEvent('storage', { key, storageArea: localStorage }));
-}
-
 describe('Store', () => {
   const KEY = 'tk-ai-extension http://one/ a';
 
@@ -30,15 +25,6 @@ describe('Store', () => {
       ['', 'a:'],
       ['1', 'a:1']
     ]);
-  });
-
-  it('emits writes of other pages for its own server', () => {
-    const names: string[] = [];
-    new BrowserStorage('http://one/').changed.connect((_, name) => names.push(name));
-    dispatch(KEY);
-    dispatch('tk-ai-extension http://other/ a');
-    dispatch('something else');
-    expect(names).toEqual(['a']);
   });
 
   it('forgets expired entries', async () => {

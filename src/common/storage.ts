@@ -1,15 +1,11 @@
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
-import { type ISignal, Signal } from '@lumino/signaling';
 
-/** Maximum age of an entry in milliseconds: longer than that of a server's journal. */
+/** Maximum age of an entry in milliseconds. */
 const MAX_AGE = 180 * 86_400_000;
 
 /** A storage that outlives a reload. */
 export interface IStorage extends Pick<IStateDB, 'fetch' | 'save' | 'remove'> {
-  /** Emitted with the name of an entry that another page has saved or removed. */
-  readonly changed: ISignal<IStorage, string>;
-
   /** Return the entries whose names begin with a prefix, by the rest of the name. */
   entries(prefix: string): Promise<[string, ReadonlyPartialJSONValue | undefined][]>;
 }
@@ -35,15 +31,6 @@ export class BrowserStorage implements IStorage {
     for (const key of this._keys.filter(each => this._read(each) === undefined)) {
       this._storage?.removeItem(key);
     }
-    window.addEventListener('storage', ({ storageArea, key }) => {
-      if (storageArea === this._storage && key?.startsWith(this._prefix) === true) {
-        this._changed.emit(key.slice(this._prefix.length));
-      }
-    });
-  }
-
-  get changed(): ISignal<this, string> {
-    return this._changed;
   }
 
   fetch(name: string): Promise<ReadonlyPartialJSONValue | undefined> {
@@ -89,7 +76,6 @@ export class BrowserStorage implements IStorage {
   /** Null if the browser denies access. */
   private readonly _storage: Storage | null;
   private readonly _prefix: string;
-  private readonly _changed = new Signal<this, string>(this);
 }
 
 function localStorageOrNull(): Storage | null {

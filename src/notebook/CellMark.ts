@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
+import { notifyOnError } from '../api/notifyOnError';
 import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
 import type { IMark } from './marks';
@@ -83,7 +84,7 @@ export class CellMark implements IDisposable {
     this._review = new Review(this._mark, {
       cell: this._cell,
       trans: this._trans,
-      onKeep: mark => void this._activity.keep(mark),
+      onKeep: mark => void notifyOnError(this._activity.keep(mark)),
       onUndo: mark => this._activity.undo([mark]),
       onClose: () => this._close()
     });

@@ -11,29 +11,10 @@ import { MAX_DRAWN } from '../common/Lines';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
 import { editSource } from '../common/sourceEdit';
 import { visible } from '../common/visible';
-import { originalSource } from './originalSource';
 import type { IMark } from './marks';
-
-/** Sources of cells before the oldest pending change, since a person may reject parts of it. */
-const known = new WeakMap<object, { entry: number; before: string }>();
 
 /** Maximum characters of a source in the merge view. */
 export const MAX_SOURCE = 400_000;
-
-/** Return the source of a marked cell before its changes; null if it cannot be reconstructed. */
-export function sourceBefore(now: string, { steps }: Pick<IMark, 'steps'>): string | null {
-  let source: string | null = now;
-  for (const { action, diff, truncated } of steps) {
-    if (action === 'outputs' || action === 'move') {
-      continue;
-    }
-    if (action !== 'replace' || truncated || source === null) {
-      return null;
-    }
-    source = diff === '' ? source : originalSource(source, diff);
-  }
-  return source;
-}
 
 /** Return whether versions are too long to be compared without blocking the page. */
 function isTooLong(...versions: readonly string[]): boolean {
@@ -57,10 +38,7 @@ export function showDiff(
   trans: TranslationBundle
 ): (() => void) | 'too long' | null {
   const shared = cell.model.sharedModel;
-  const entry = mark.steps.at(-1)?.entry ?? 0;
-  const remembered = known.get(shared);
-  const before =
-    remembered?.entry === entry ? remembered.before : sourceBefore(shared.source, mark);
+  const before = mark.steps.at(-1)?.before ?? null;
   if (before === null || before === shared.source) {
     return null;
   }
@@ -71,7 +49,6 @@ export function showDiff(
   if (isTooLong(before, shared.source)) {
     return 'too long';
   }
-  known.set(shared, { entry, before });
   const button = (label: string, text: string): HTMLButtonElement => {
     const made = document.createElement('button');
     made.type = 'button';

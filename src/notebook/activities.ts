@@ -9,7 +9,6 @@ import type { IChannel } from '../api/channel';
 import type { IReviews } from '../changes/reviews';
 import { NotebookActivity } from './activity';
 import { serverPath } from '../common/drives';
-import type { ChangesApi } from './changesApi';
 
 /** The activity of agents in open notebooks. */
 export interface IActivities {
@@ -32,7 +31,6 @@ interface IOpen {
 
 export class Activities implements IActivities {
   constructor(
-    private readonly _routes: ChangesApi,
     private readonly _reviews: IReviews,
     private readonly _channel: IChannel,
     private readonly _contents: Contents.IManager
@@ -56,10 +54,10 @@ export class Activities implements IActivities {
 
   private _begin(context: Context): IOpen {
     const path = (): string | null => serverPath(this._contents, context.path);
-    const activity = new NotebookActivity(this._routes, this._reviews, this._channel, path());
+    const activity = new NotebookActivity(this._reviews, this._channel, path());
     const open = { activity, views: new Set<NotebookPanel>() };
     this._open.set(context, open);
-    context.pathChanged.connect(() => void activity.rename(path()));
+    context.pathChanged.connect(() => activity.rename(path()));
     context.disposed.connect(() => {
       this._open.delete(context);
       activity.dispose();

@@ -1,16 +1,15 @@
-import { type ApiError, type IUndo, unreachable } from '../api/client';
-import { type IDecision, Reviews } from '../changes/reviews';
+import { type ApiError, type ICellsByEntry, unreachable } from '../api/client';
+import type { IReviews } from '../changes/reviews';
 import { FakeServer } from '../testing/server';
-import { createStore } from '../state/app';
-import { BrowserStorage } from '../common/storage';
-import { NotebookActivity, type Routes } from './activity';
+import { NotebookActivity } from './activity';
 import type { IMark } from './marks';
 import type { Activity, ChangeInfo } from '../api/events';
 
 /** A server of one notebook, which sends events to the current subscribers. */
-class Server implements Routes {
-  list: ChangeInfo[] = [];
+class Server implements Pick<IReviews, 'keep' | 'list' | 'notify' | 'undo'> {
+  changes: ChangeInfo[] = [];
   left: string[] = [];
+  notified = 0;
   readonly wire = new FakeServer();
 
   get followers(): number {
@@ -28,34 +27,47 @@ class Server implements Routes {
 
   refusal: () => ApiError | undefined = () => undefined;
 
-  changes(): Promise<ChangeInfo[]> {
+  list(): Promise<ChangeInfo[]> {
     const refusal = this.refusal();
-    return refusal === undefined ? Promise.resolve(this.list) : Promise.reject(refusal);
+    return refusal === undefined ? Promise.resolve(this.changes) : Promise.reject(refusal);
   }
 
-  undo(notebook: string, entries: IUndo): ReturnType<Routes['undo']> {
-    this.list = this.list
+  keep(_: string, entries: ICellsByEntry): Promise<void> {
+    this._take(entries);
+    return Promise.resolve();
+  }
+
+  notify(): void {
+    this.notified++;
+  }
+
+  undo(notebook: string, entries: ICellsByEntry): ReturnType<IReviews['undo']> {
+    this._take(entries);
+    const cells = Object.values(entries).flat();
+    return Promise.resolve([{ notebook, cells, left: this.left, stayed: [] }]);
+  }
+
+  private _take(entries: ICellsByEntry): void {
+    this.changes = this.changes
       .map(change => ({
         ...change,
         cells: change.cells.filter(({ cell }) => entries[change.entry]?.includes(cell) !== true)
       }))
       .filter(change => change.cells.length > 0);
-    const cells = Object.values(entries).flat();
-    return Promise.resolve([{ notebook, cells, left: this.left, stayed: [] }]);
   }
 
   emit(kind: Activity['kind'], ...cells: string[]): void {
-    const [newest] = this.list;
+    const [newest] = this.changes;
     const entry = newest?.entry ?? 0;
     const event: Activity = { kind, author: 'Claude', cells, turn: null, entry, status: '' };
     this.wire.open.forEach(({ topic }) => this.wire.publish(topic, event));
   }
 
   change(entry: number, ...cells: string[]): void {
-    const done = { action: 'replace', diff: '', truncated: false } as const;
+    const done = { action: 'replace', diff: '', truncated: false, before: null } as const;
     const by = { author: 'Claude', tool: 'edit_cell', turn: null, yours: true, summary: '' };
     const changed = cells.map(cell => ({ cell, ...done }));
-    this.list = [{ entry, time: entry, ...by, cells: changed }, ...this.list];
+    this.changes = [{ entry, time: entry, ...by, cells: changed }, ...this.changes];
     this.emit('changed', ...cells);
   }
 }
@@ -77,14 +89,11 @@ function until(activity: NotebookActivity, so: () => boolean): Promise<void> {
 describe('NotebookActivity', () => {
   const marked = (activity: NotebookActivity): string[] => [...activity.marks.keys()];
   let server: Server;
-  let reviews: Reviews;
   let activity: NotebookActivity;
 
   beforeEach(() => {
-    localStorage.clear();
     server = new Server();
-    reviews = new Reviews(new BrowserStorage('http://server/'), createStore());
-    activity = new NotebookActivity(server, reviews, server.wire.channel, 'a.ipynb');
+    activity = new NotebookActivity(server, server.wire.channel, 'a.ipynb');
   });
 
   afterEach(() => activity.dispose());
@@ -110,30 +119,29 @@ describe('NotebookActivity', () => {
     await until(activity, () => activity.running.length === 0);
   });
 
-  it('keeps decisions after a rename, and for the next view', async () => {
+  it('has no mark for what a person keeps, here or elsewhere', async () => {
     server.change(1, 'x', 'y');
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     const mark = activity.marks.get('x');
     await activity.keep(mark as IMark);
     expect(marked(activity)).toEqual(['y']);
-    await activity.rename('b.ipynb');
-    const next = new NotebookActivity(server, reviews, server.wire.channel, 'b.ipynb');
-    next.look(true);
-    await until(next, () => next.marks.size > 0);
-    expect(marked(next)).toEqual(['y']);
-    await next.keepAll(next.changes);
-    expect(marked(next)).toEqual([]);
-    next.dispose();
+    server.change(2, 'z');
+    await until(activity, () => activity.marks.has('z'));
+    await server.keep('a.ipynb', { 2: ['z'] });
+    server.emit('kept');
+    await until(activity, () => !activity.marks.has('z'));
+    expect([marked(activity), server.notified]).toEqual([['y'], 1]);
+    await activity.keepAll(activity.changes);
+    expect(marked(activity)).toEqual([]);
   });
 
   it('subscribes to the new path, also if it is shown during the rename', async () => {
     server.change(1, 'x');
     activity.look(true);
     await until(activity, () => activity.marks.size === 1);
-    const renamed = activity.rename('b.ipynb');
+    activity.rename('b.ipynb');
     activity.look(true);
-    await renamed;
     server.change(2, 'y');
     await until(activity, () => activity.marks.has('y'));
     expect(server.path).toEqual({ changes: 'b.ipynb' });
@@ -143,10 +151,10 @@ describe('NotebookActivity', () => {
     server.change(1, 'x');
     activity.look(true);
     await until(activity, () => activity.marks.size === 1);
-    await activity.rename(null);
+    activity.rename(null);
     activity.look(true);
     expect([server.followers, activity.marks.size]).toEqual([0, 0]);
-    await activity.rename('a.ipynb');
+    activity.rename('a.ipynb');
     await until(activity, () => activity.marks.size === 1);
     expect(server.followers).toBe(1);
   });
@@ -156,24 +164,18 @@ describe('NotebookActivity', () => {
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     server.left = ['Somebody has worked on it since.'];
-    const received: IDecision[] = [];
-    reviews.decided.connect((_, decision) => received.push(decision));
     const mark = activity.marks.get('y');
     expect(await activity.undo(mark ? [mark] : [])).toBe(1);
     expect(marked(activity)).toEqual(['x']);
-    expect(received).toEqual([{ path: 'a.ipynb', kind: 'undone' }]);
   });
 
   it('has undone changes, even if the changes cannot be read afterwards', async () => {
     server.change(1, 'x', 'y');
     activity.look(true);
     await until(activity, () => activity.marks.size === 2);
-    const kinds: string[] = [];
-    reviews.decided.connect((_, { kind }) => kinds.push(kind));
     server.refusal = unreachable;
     const mark = activity.marks.get('y');
     expect(await activity.undo(mark ? [mark] : [])).toBe(0);
-    expect(kinds).toEqual(['undone']);
     server.refusal = () => undefined;
     server.emit('taken_back', 'y');
     await until(activity, () => activity.marks.size === 1);
@@ -189,14 +191,14 @@ describe('NotebookActivity', () => {
       () => server.change(3, 'z', 'w'),
       () => server.emit('running', 'y'),
       () => activity.keep(activity.marks.get('z') as IMark),
-      () => reviews.keep('a.ipynb', { all: 0, steps: { '3 w': 3 } }),
+      () => server.keep('', { 3: ['w'] }).then(() => server.emit('kept')),
       () => activity.undo([activity.marks.get('y') as IMark]),
       () => server.emit('taken_back', 'y'),
       () => server.wire.channel.opened()
     ];
     for (const step of steps) {
       // The server sends new objects with each response.
-      server.list = JSON.parse(JSON.stringify(server.list)) as ChangeInfo[];
+      server.changes = JSON.parse(JSON.stringify(server.changes)) as ChangeInfo[];
       const changed = new Promise(resolve => activity.changed.connect(resolve));
       await step();
       await changed;
@@ -205,14 +207,6 @@ describe('NotebookActivity', () => {
     expect(marked(activity)).toEqual(['x']);
     server.change(4, 'x');
     await until(activity, () => activity.marks.get('x')?.time === 4);
-  });
-
-  it('has no mark for changes that were kept in another view', async () => {
-    server.change(1, 'x', 'y');
-    activity.look(true);
-    await until(activity, () => activity.marks.size === 2);
-    await reviews.keep('a.ipynb', { all: 0, steps: { '1 x': 1 } });
-    expect(marked(activity)).toEqual(['y']);
   });
 
   it('reads the changes again after a failed request', async () => {

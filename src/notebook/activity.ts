@@ -2,23 +2,19 @@ import { JSONExt } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
+import type { ICellsByEntry } from '../api/client';
 import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { quietly, inOrder } from '../api/reads';
-import { type IKept, keeping, NOTHING_KEPT } from '../state/keptChanges';
-import { leftIn } from '../changes/pending';
-import type { IDecision, IReviews } from '../changes/reviews';
-import { type IMark, marksOf, undoing } from './marks';
-import type { ChangesApi } from './changesApi';
+import { cellsByEntry, leftIn } from '../changes/pending';
+import type { IReviews } from '../changes/reviews';
+import { entriesOf, type IMark, marksOf } from './marks';
 
 /** A running cell, and the agent that runs it. */
 export interface IRunning {
   cell: string;
   author: string;
 }
-
-/** The routes that an activity needs. */
-export type Routes = Pick<ChangesApi, 'changes' | 'undo'>;
 
 /**
  * The changes and runs of agents in one notebook, updated while the notebook is visible.
@@ -28,13 +24,11 @@ export type Routes = Pick<ChangesApi, 'changes' | 'undo'>;
 export class NotebookActivity implements IDisposable {
   /** @param path - The path on the server; null for a notebook of another drive. */
   constructor(
-    private readonly _routes: Routes,
-    private readonly _reviews: IReviews,
+    private readonly _reviews: Pick<IReviews, 'keep' | 'list' | 'notify' | 'undo'>,
     private readonly _channel: IChannel,
     path: string | null
   ) {
     this._path = path;
-    _reviews.decided.connect(this._onDecided);
   }
 
   /** Emitted when the marks or the running cells have changed. */
@@ -42,12 +36,12 @@ export class NotebookActivity implements IDisposable {
     return this._changed;
   }
 
-  /** Changes by agents that the person has not kept, by the cells' keys. */
+  /** Changes by agents that nobody has kept or undone, by the cells' keys. */
   get marks(): ReadonlyMap<string, IMark> {
     return this._marks;
   }
 
-  /** The changes by agents that are not undone, from the newest. */
+  /** The changes by agents that are neither kept nor undone, from the newest. */
   get changes(): readonly ChangeInfo[] {
     return this._changes;
   }
@@ -68,35 +62,33 @@ export class NotebookActivity implements IDisposable {
   }
 
   /** Handle a renamed notebook. */
-  async rename(path: string | null): Promise<void> {
-    const old = this._path;
+  rename(path: string | null): void {
     this._detach();
     this._path = path;
-    if (old !== null && path !== null) {
-      // In order, if it is renamed again meanwhile.
-      this._renamed = this._renamed.then(() => this._reviews.moved(old, path));
-    } else {
+    if (path === null) {
       this._changes = [];
       this._running = [];
       this._mark();
     }
     this._attend();
-    await this._renamed;
   }
 
   /** Keep the changes that a mark shows, which removes it. */
-  keep({ steps }: IMark): Promise<void> {
-    return this._keep(keeping(steps));
+  keep(mark: IMark): Promise<void> {
+    return this._keep(entriesOf([mark]));
   }
 
   /** Keep all changes of the notebook, as they were shown. */
   keepAll(shown: readonly ChangeInfo[]): Promise<void> {
-    return this._keep({ all: shown[0]?.time ?? 0, steps: {} });
+    const steps = shown.flatMap(({ entry, cells }) => cells.map(({ cell }) => ({ entry, cell })));
+    return this._keep(cellsByEntry(steps));
   }
 
-  private async _keep(more: IKept): Promise<void> {
-    if (this._path !== null) {
-      await this._reviews.keep(this._path, more);
+  private async _keep(entries: ICellsByEntry): Promise<void> {
+    const { _path: path } = this;
+    if (path !== null) {
+      await this._reviews.keep(path, entries);
+      await quietly(this._refresh(path, () => path !== this._path));
     }
   }
 
@@ -111,8 +103,7 @@ export class NotebookActivity implements IDisposable {
     if (path === null) {
       return 0;
     }
-    const found = await this._routes.undo(path, undoing(marks));
-    this._reviews.notifyUndone(path);
+    const found = await this._reviews.undo(path, entriesOf(marks));
     // If that fails, it is undone all the same: the event `taken_back` repeats the request.
     await quietly(this._refresh(path, () => path !== this._path));
     return leftIn(found);
@@ -121,19 +112,11 @@ export class NotebookActivity implements IDisposable {
   dispose(): void {
     this._disposed = true;
     this._detach();
-    this._reviews.decided.disconnect(this._onDecided);
     Signal.clearData(this);
   }
 
-  private readonly _onDecided = (_: IReviews, { path, kind }: IDecision): void => {
-    if (path === this._path && kind === 'kept') {
-      this._mark();
-    }
-  };
-
   private _mark(): void {
-    const kept = this._path === null ? NOTHING_KEPT : this._reviews.of(this._path);
-    const marks = marksOf(this._changes, kept);
+    const marks = marksOf(this._changes);
     // An unchanged mark stays the same object, so that its review is not drawn again.
     for (const [cell, mark] of this._marks) {
       if (JSONExt.deepEqual(mark as never, (marks.get(cell) ?? null) as never)) {
@@ -186,9 +169,10 @@ export class NotebookActivity implements IDisposable {
           await this._refresh(path, isOver, event.entry);
         }
         break;
+      case 'kept':
       case 'taken_back':
+        this._reviews.notify();
         await this._refresh(path, isOver);
-        this._reviews.notifyUndone(path);
         break;
       case 'missed':
         // A new subscription starts with the running cells.
@@ -204,12 +188,8 @@ export class NotebookActivity implements IDisposable {
    */
   private async _refresh(path: string, isOver: () => boolean, since = 0): Promise<void> {
     const isNewest = this._reads();
-    await this._renamed;
-    const { all } = await this._reviews.load(path);
     const known = this._changes.filter(({ entry }) => entry < since);
-    const changes = await this._routes.changes(path, all, known);
-    // Read last: the person may keep something while the server answers.
-    await this._reviews.load(path);
+    const changes = await this._reviews.list(path, known);
     if (!isOver() && isNewest()) {
       this._changes = changes;
       this._mark();
@@ -224,7 +204,6 @@ export class NotebookActivity implements IDisposable {
   private readonly _reads = inOrder();
   private _path: string | null;
   private _seen = false;
-  private _renamed = Promise.resolve();
   private _changes: readonly ChangeInfo[] = [];
   private _marks: ReadonlyMap<string, IMark> = new Map();
   private _running: readonly IRunning[] = [];

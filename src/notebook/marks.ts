@@ -1,14 +1,17 @@
-/** The cells that agents changed and the person has not kept. Pure functions. */
+/** The cells that agents changed, until a person keeps or undoes that. Pure functions. */
 
-import type { IKept } from '../state/keptChanges';
-import type { IUndo } from '../api/client';
-import { type IPendingStep, pendingSteps, undoOf } from '../changes/pending';
+import type { ICellsByEntry } from '../api/client';
+import { cellsByEntry, type IPendingStep, isGone } from '../changes/pending';
 import type { ChangeInfo } from '../api/events';
 
 /** One change of one cell. */
 export interface IStep extends IPendingStep {
   author: string;
+  /** Seconds since the epoch. */
+  time: number;
   truncated: boolean;
+  /** The source before; null if there was no cell, or the source is too long. */
+  before: string | null;
 }
 
 /** The changes of one cell by agents that are not undone or kept. */
@@ -27,7 +30,7 @@ export interface IMark {
 }
 
 /** Return the marks by cell, from the cell that was changed last. */
-export function marksOf(changes: readonly ChangeInfo[], kept: IKept): Map<string, IMark> {
+export function marksOf(changes: readonly ChangeInfo[]): Map<string, IMark> {
   const byCell = new Map<string, (IStep & { yours: boolean })[]>();
   for (const { entry, time, author, yours, cells } of changes) {
     for (const done of cells) {
@@ -40,19 +43,16 @@ export function marksOf(changes: readonly ChangeInfo[], kept: IKept): Map<string
   }
   const marks = new Map<string, IMark>();
   for (const [cell, steps] of byCell) {
-    const pending = pendingSteps(steps.toReversed(), kept).toReversed();
-    const [last] = pending;
-    if (last !== undefined) {
-      const { author, time } = last;
-      const yours = pending.every(step => step.yours);
-      const deleted = last.action === 'delete';
-      marks.set(cell, { cell, author, time, yours, deleted, steps: pending });
+    if (!isGone(steps.toReversed())) {
+      const { author, time, action } = steps[0] as IStep;
+      const yours = steps.every(step => step.yours);
+      marks.set(cell, { cell, author, time, yours, deleted: action === 'delete', steps });
     }
   }
   return marks;
 }
 
-/** Return what to undo for these marks. */
-export function undoing(marks: Iterable<IMark>): IUndo {
-  return undoOf([...marks].flatMap(({ steps }) => steps));
+/** Return the changes of these marks, to keep or undo them. */
+export function entriesOf(marks: Iterable<IMark>): ICellsByEntry {
+  return cellsByEntry([...marks].flatMap(({ steps }) => steps));
 }

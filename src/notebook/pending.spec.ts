@@ -1,9 +1,7 @@
 import type { ChatEvent } from '../api/events';
 import { reduce } from '../state/reduce';
 import { EMPTY, type IJournal, type ITurn } from '../state/chat';
-import { type IKept, isKept, keeping, NOTHING_KEPT } from '../state/keptChanges';
-import { marksOf, undoing } from './marks';
-import { type IPendingStep, undoOf } from '../changes/pending';
+import { cellsByEntry } from '../changes/pending';
 import { reviewOf } from '../changes/turnReview';
 
 /** A turn that changed these cells, each by the entry of its place, from 1. */
@@ -19,22 +17,23 @@ function turnOf(...cells: string[]): ITurn {
   return reduce(EMPTY, events as unknown as ChatEvent[]).turns[0] as ITurn;
 }
 
+/** A journal of entries with their cells, of which those in capitals are kept. */
 function journalOf(...entries: (readonly [entry: number, ...cells: string[]])[]): IJournal {
-  const changes = entries.map(([entry, ...cells]) => ({
-    ...{ entry, cells, turn: 't', notebook: 'now.ipynb', time: 100 + entry }
+  const changes = entries.map(([entry, ...names]) => ({
+    ...{ entry, turn: 't', notebook: 'now.ipynb', time: 100 + entry },
+    cells: names.map(name => name.toLowerCase()),
+    kept: names.filter(name => name !== name.toLowerCase()).map(name => name.toLowerCase())
   }));
   return { changes, since: 10, ended: new Set(['t']) };
 }
 
-const NONE: (path: string) => IKept = () => NOTHING_KEPT;
-
 describe('reviewOf', () => {
   const turn = turnOf('x', 'y', 'x');
-  const standings = (journal: IJournal | null, keptOf = NONE): string[] =>
-    reviewOf(turn, journal, keptOf).map(({ cell, status }) => `${cell} ${status}`);
+  const standings = (journal: IJournal | null): string[] =>
+    reviewOf(turn, journal).map(({ cell, status }) => `${cell} ${status}`);
 
   it('lists pending changes, with the present path of the notebook', () => {
-    const found = reviewOf(turn, journalOf([1, 'x'], [2, 'y'], [3, 'x']), NONE);
+    const found = reviewOf(turn, journalOf([1, 'x'], [2, 'y'], [3, 'x']));
     expect(found.map(({ cell, notebook, changes }) => [cell, notebook, changes.length])).toEqual([
       ['x', 'now.ipynb', 2],
       ['y', 'now.ipynb', 1]
@@ -48,77 +47,14 @@ describe('reviewOf', () => {
     expect(standings(journalOf([2, 'z'], [3, 'x']))).toEqual(['x open', 'y undone']);
   });
 
-  it('knows changes that were kept in the panel or at the cell', () => {
-    const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
-    const keptOf = (path: string): IKept =>
-      path === 'now.ipynb' ? { all: 0, steps: { '101 x': 101, '103 x': 103 } } : NOTHING_KEPT;
-    expect(standings(journal, keptOf)).toEqual(['x kept', 'y open']);
+  it('knows changes that were kept', () => {
+    expect(standings(journalOf([1, 'X'], [2, 'y'], [3, 'X']))).toEqual(['x kept', 'y open']);
   });
 
   it('undoes pending changes, but no kept ones', () => {
-    const journal = journalOf([1, 'x'], [2, 'y'], [3, 'x']);
-    const keptOf = (): IKept => ({ all: 0, steps: { '101 x': 101, '102 y': 102 } });
-    const pending = reviewOf(turn, journal, keptOf).flatMap(each => each.pending);
-    expect(undoOf(pending)).toEqual({ 3: ['x'] });
-  });
-
-  it('lists the same cells as the notebook, with the same undo', () => {
-    const pairOf = ({ entry, cell }: { entry: unknown; cell: string }): string =>
-      `${String(entry)} ${cell}`;
-    const actions = ['insert', 'replace', 'delete', 'outputs', 'move'] as const;
-    let seed = 7;
-    const random = (below: number): number => (seed = (seed * 16807) % 2147483647) % below;
-    for (let round = 0; round < 300; round++) {
-      const done = Array.from({ length: 1 + random(6) }, (_, place) => ({
-        ...{ cell: 'abc'[random(3)] as string, action: actions[random(5)] as 'insert' },
-        // Each call changes up to two cells.
-        ...{ entry: 1 + (place >> 1), diff: '' }
-      }));
-      const made = turnOf(...done.map(each => each.cell));
-      const calls = made.items.map(item =>
-        item.kind === 'call'
-          ? { ...item, changes: item.changes.map((each, place) => ({ ...each, ...done[place] })) }
-          : item
-      );
-      const undone = new Set(done.filter(() => random(4) === 0).map(pairOf));
-      const standing = done.filter(each => !undone.has(pairOf(each)));
-      const byEntry = [1, 2, 3]
-        .map(entry => ({ entry, some: standing.filter(each => each.entry === entry) }))
-        .filter(({ some }) => some.length > 0);
-      const single = done.filter(() => random(3) === 0);
-      const kept: IKept = {
-        ...keeping(single.map(({ cell, entry }) => ({ cell, time: 100 + entry }))),
-        all: 99 + random(3)
-      };
-      const journal = journalOf(
-        ...byEntry.map(({ entry, some }) => [entry, ...some.map(({ cell }) => cell)] as const)
-      );
-      const listed = reviewOf({ ...made, items: calls }, journal, () => kept);
-      const open = listed.filter(each => each.status === 'open');
-      const marks = marksOf(
-        byEntry.toReversed().map(({ entry, some }) => ({
-          ...{ entry, time: 100 + entry, cells: some.map(each => ({ ...each, truncated: false })) },
-          ...{ author: '', tool: '', turn: 't', yours: true, summary: '' }
-        })),
-        kept
-      );
-      expect(new Set(open.map(each => each.cell))).toEqual(new Set(marks.keys()));
-      for (const cell of marks.keys()) {
-        // A cell that the person knows to be deleted has nothing to decide.
-        const { action, entry } = standing.findLast(each => each.cell === cell) as IPendingStep;
-        const isKnown = isKept(kept, { cell, time: 100 + entry });
-        expect(action === 'delete' && isKnown).toBe(false);
-      }
-      const pending = standing.filter(
-        ({ entry, cell }) => marks.has(cell) && !isKept(kept, { cell, time: 100 + entry })
-      );
-      for (const undo of [undoOf(open.flatMap(each => each.pending)), undoing(marks.values())]) {
-        const pairs = Object.entries(undo).flatMap(([entry, cells]) =>
-          cells.map(cell => pairOf({ entry, cell }))
-        );
-        expect(new Set(pairs)).toEqual(new Set(pending.map(pairOf)));
-      }
-    }
+    const journal = journalOf([1, 'X'], [2, 'Y'], [3, 'x']);
+    const pending = reviewOf(turn, journal).flatMap(each => each.pending);
+    expect(cellsByEntry(pending)).toEqual({ 3: ['x'] });
   });
 
   it('is settled where the journal has no entry', () => {
@@ -128,24 +64,4 @@ describe('reviewOf', () => {
     // It was asked before the turn had ended.
     expect(standings({ ...nothing, ended: new Set() })).toEqual(['x settled', 'y settled']);
   });
-});
-
-it('keeps the changes of a turn, and none of another agent to the same cell', () => {
-  const journal = journalOf([1, 'x'], [3, 'x']);
-  const turn = turnOf('x', 'y', 'x');
-  const kept = keeping(reviewOf(turn, journal, NONE).flatMap(each => each.pending));
-  const by = { tool: '', turn: null, yours: true, summary: '' };
-  const changes = [4, 3, 2, 1].map(entry => ({
-    ...{ ...by, entry, time: 100 + entry, author: entry % 2 === 0 ? 'Codex' : 'Claude' },
-    cells: [{ cell: 'x', action: 'replace' as const, diff: '', truncated: false }]
-  }));
-  expect(
-    marksOf(changes, kept)
-      .get('x')
-      ?.steps.map(({ entry }) => entry)
-  ).toEqual([4, 2]);
-  expect(reviewOf(turn, journal, () => kept).map(({ status }) => status)).toEqual([
-    'kept',
-    'undone'
-  ]);
 });

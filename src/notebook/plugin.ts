@@ -14,7 +14,6 @@ import { serverPath } from '../common/drives';
 import { addErrorButtons } from './errorButtons';
 import { markCells, showRunning } from './decorations';
 import { ChatOpener } from './chatOpener';
-import { ChangesApi } from './changesApi';
 import { inlineProvider } from './ghostText';
 import { addFollow } from './follow';
 import { ReviewItem, RunningItem } from './toolbar';
@@ -30,10 +29,10 @@ const activities: JupyterFrontEndPlugin<IActivities> = {
   provides: IActivities,
   requires: [IReviews, IChannel],
   activate: (
-    { serviceManager: { contents, serverSettings } }: JupyterFrontEnd,
+    { serviceManager: { contents } }: JupyterFrontEnd,
     reviews: IReviews,
     channel: IChannel
-  ): IActivities => new Activities(new ChangesApi(serverSettings), reviews, channel, contents)
+  ): IActivities => new Activities(reviews, channel, contents)
 };
 
 /** Trust in the outputs of cells that agents run. */

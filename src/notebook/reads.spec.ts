@@ -1,9 +1,7 @@
 import type { ChatApi } from '../api/client';
 import type { ChangeInfo, ChatChanges, ChatInfo } from '../api/events';
-import { Reviews } from '../changes/reviews';
 import { ChatModel, type Routes } from '../chat/model';
 import { Chats } from '../chat/service';
-import { BrowserStorage } from '../common/storage';
 import { createStore } from '../state/app';
 import { CALL, CHANGE, DONE, MESSAGE, RESULT, story } from '../testing/events';
 import { FakeServer } from '../testing/server';
@@ -60,13 +58,17 @@ function list(): ISubject {
 }
 
 function marks(): ISubject {
-  const done = { cell: 'x', action: 'replace', diff: '', truncated: false } as const;
+  const done = { cell: 'x', action: 'replace', diff: '', truncated: false, before: null } as const;
   const by = { author: 'Claude', tool: '', turn: null, yours: true, summary: '' };
   const changes = (entry: number): ChangeInfo[] => [{ entry, time: entry, ...by, cells: [done] }];
   const reads = new Reads(changes);
-  const routes = { changes: reads.read, undo: () => Promise.resolve([]) };
-  const reviews = new Reviews(new BrowserStorage('http://server/'), createStore());
-  const activity = new NotebookActivity(routes, reviews, new FakeServer().channel, 'a.ipynb');
+  const reviews = {
+    list: reads.read,
+    keep: () => Promise.resolve(),
+    undo: () => Promise.resolve([]),
+    notify: () => undefined
+  };
+  const activity = new NotebookActivity(reviews, new FakeServer().channel, 'a.ipynb');
   return {
     pending: reads.pending,
     begin: () => activity.undo([]),

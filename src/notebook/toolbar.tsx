@@ -97,7 +97,10 @@ export class ReviewItem extends ReactWidget {
     // Those that the button shows, not one that arrives with the click.
     const { changes } = this._activity;
     const items = [
-      { label: trans.__('Keep all'), run: () => void this._activity.keepAll(changes) }
+      {
+        label: trans.__('Keep all'),
+        run: () => void notifyOnError(this._activity.keepAll(changes))
+      }
     ];
     if (yours.length > 0) {
       items.push({ label: trans.__('Undo all'), run: () => void this._undo(yours) });

@@ -3,17 +3,16 @@ import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { CellChangedEvent, NetChange } from '../api/events';
-import { leftIn, leftNote, undoOf } from '../changes/pending';
+import { cellsByEntry, leftIn, leftNote } from '../changes/pending';
 import { type ICellReview, reviewOf } from '../changes/turnReview';
 import type { ITurn } from '../state/chat';
-import { keeping, NOTHING_KEPT } from '../state/keptChanges';
 import { tally } from '../common/diff';
 import { cellName, numberOf } from '../common/position';
 import type { IMenuItem } from '../common/menu';
 import { Tally } from './CallCard';
 import { ChangeLines } from './CodeLines';
 import { Button, Fold, MenuButton } from './controls';
-import { useChat, useSelector, useServices } from './services';
+import { useChat, useServices } from './services';
 
 interface IChangesProps {
   turn: ITurn;
@@ -32,24 +31,18 @@ function keyOf({ notebook, cell }: { notebook: string; cell: string }): string {
 
 /** The cells that a turn changed, with buttons to keep or undo all or single ones. */
 export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
-  const { controller, reviews, trans } = useServices();
+  const { controller, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
   const problem = useChat(chat, ({ problem }) => problem);
-  const keptOf = useSelector(({ kept }) => kept);
   const [note, setNote] = useState('');
   const [failed, setFailed] = useState(false);
   const [read, setRead] = useState<{ net: Net | null; notebooks: string } | null>(null);
   const [opened, setOpened] = useState(false);
   const [all, setAll] = useState(false);
-  const cells = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT);
+  const cells = reviewOf(turn, journal);
   const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
   // What was read has the notebooks' paths of that time.
   const net = read?.notebooks === notebooks ? read.net : null;
-  useEffect(() => {
-    for (const path of notebooks.split('\n')) {
-      void reviews.load(path);
-    }
-  }, [notebooks, reviews]);
   // With several changes of a cell, only the server knows what is left of them.
   const needsNet = opened || cells.some(each => each.status === 'open' && each.pending.length > 1);
   useEffect(() => {
@@ -87,20 +80,22 @@ export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
     let left = 0;
     for (const path of new Set(which.map(each => each.notebook))) {
       const pending = which.filter(each => each.notebook === path).flatMap(each => each.pending);
-      const found = await controller.chat.undo(path, undoOf(pending));
+      const found = await controller.chat.undo(path, cellsByEntry(pending));
       if (found === null) {
         setFailed(true);
         return;
       }
-      reviews.notifyUndone(path);
       left += leftIn(found);
     }
     setNote(leftNote(left, trans));
   };
-  const keep = (): void => {
+  const keep = async (): Promise<void> => {
+    setFailed(false);
     for (const path of new Set(open.map(each => each.notebook))) {
       const shown = cells.filter(each => each.notebook === path).flatMap(each => each.pending);
-      void reviews.keep(path, keeping(shown));
+      if (!(await controller.chat.keep(path, cellsByEntry(shown)))) {
+        setFailed(true);
+      }
     }
   };
 
@@ -122,7 +117,7 @@ export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
         </span>
         {open.length > 0 && (
           <>
-            <Button onClick={keep}>{trans.__('Keep')}</Button>
+            <Button onClick={() => void keep()}>{trans.__('Keep')}</Button>
             <Button onClick={() => void undo(open)}>{trans.__('Undo')}</Button>
           </>
         )}

@@ -346,7 +346,7 @@ describe('a call', () => {
 describe('what a turn changed', () => {
   it('is undone in the panel, and marked as undone', async () => {
     const stage = new Stage();
-    const entry = { entry: 7, turn: 't', notebook: 'a.ipynb', time: 5, cells: ['z'] };
+    const entry = { entry: 7, turn: 't', notebook: 'a.ipynb', time: 5, cells: ['z'], kept: [] };
     stage.api.changes = () =>
       Promise.resolve({ changes: stage.undone.length === 0 ? [entry] : [], since: -1 });
     await stage.say('Add a cell.');

@@ -39,7 +39,7 @@ async function worked(stage: Stage, ...changes: Payload[]): Promise<void> {
   stage.journal = {
     changes: changes.map((each, place) => {
       const { entry, cell } = each as unknown as { entry: number; cell: string };
-      return { entry, turn: 't', notebook: 'a.ipynb', time: place + 1, cells: [cell] };
+      return { entry, turn: 't', notebook: 'a.ipynb', time: place + 1, cells: [cell], kept: [] };
     }),
     since: 0
   };
@@ -211,14 +211,15 @@ describe('Keep', () => {
     const stage = new Stage();
     await worked(stage, change({ action: 'replace', entry: 1 }));
     stage.journal = {
-      changes: [{ entry: 1, turn: 't', notebook: 'a.ipynb', time: 9, cells: ['z', 'unseen'] }],
+      changes: [
+        { entry: 1, turn: 't', notebook: 'a.ipynb', time: 9, cells: ['z', 'unseen'], kept: [] }
+      ],
       since: 0
     };
     await stage.settle();
     press('Keep');
     await stage.settle();
-    const kept = stage.store.state.kept['a.ipynb'];
-    expect(kept).toEqual({ all: 0, steps: { '1 z': 1 } });
+    expect(stage.kept).toEqual([{ 1: ['z'] }]);
   });
 
   it('lists a cell that was added and deleted if a person wrote in it meanwhile', async () => {

@@ -13,7 +13,6 @@ import { cellName, numberOf } from '../common/position';
 import type { IMenuItem } from '../common/menu';
 import { isBusy, type ITurn } from '../state/chat';
 import type { IAbout } from '../state/compose';
-import { NOTHING_KEPT } from '../state/keptChanges';
 import { copyText } from './browser';
 import { Changes } from './Changes';
 import { Button, MenuButton } from './controls';
@@ -76,16 +75,15 @@ function Plan({ turn }: { turn: ITurn }): JSX.Element {
 
 /** Return what else can be done with a turn. */
 function useMenu(turn: ITurn, chat: string): IMenuItem[] {
-  const { controller, notebook, reviews, trans } = useServices();
+  const { controller, notebook, trans } = useServices();
   const journal = useChat(chat, ({ journal }) => journal);
-  const keptOf = useSelector(({ kept }) => kept);
   const isLast = useChat(
     chat,
     state => !isBusy(state) && state.turns.findLast(each => !each.replaced)?.id === turn.id
   );
   // The notebook's cells may have changed.
   useSelector(({ seen }) => seen);
-  const changed = reviewOf(turn, journal, path => keptOf[path] ?? NOTHING_KEPT).filter(
+  const changed = reviewOf(turn, journal).filter(
     ({ status }) => status === 'open' || status === 'kept'
   );
   const items: IMenuItem[] = [];
@@ -141,7 +139,6 @@ function useMenu(turn: ITurn, chat: string): IMenuItem[] {
         buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Restore') })]
       });
       const undone = answer.button.accept ? await model.restore(turn.id) : null;
-      undone?.forEach(each => reviews.notifyUndone(each.notebook));
       // Its message comes back into the message box.
       if (undone !== null && controller.chat === model) {
         controller.edit(turn);

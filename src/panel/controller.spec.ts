@@ -4,7 +4,6 @@ import { Chats } from '../chat/service';
 import { FakeServer } from '../testing/server';
 import { DONE, MESSAGE, numbered, story as numberedStory } from '../testing/events';
 import { Reviews } from '../changes/reviews';
-import { BrowserStorage } from '../common/storage';
 import { type AppStore, createStore, modeOf } from '../state/app';
 import type { ITurn } from '../state/chat';
 import { BLANK, type Found, type IAbout, writtenIn } from '../state/compose';
@@ -74,7 +73,7 @@ function connected(
     chats: new Chats(api as ChatApi, server.channel, store),
     memory: new PanelStorage(state as never, store),
     notebook: { seen: SEEN, named: (about: IAbout) => about },
-    reviews: new Reviews(new BrowserStorage('http://server/'), store)
+    reviews: new Reviews({} as never, store)
   };
   return { services: made as unknown as IPanelServices & typeof made, sent };
 }

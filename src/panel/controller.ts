@@ -3,7 +3,6 @@ import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { IMessage } from '../api/client';
 import type { Mode } from '../api/events';
-import type { IDecision, IReviews } from '../changes/reviews';
 import type { ChatModel } from '../chat/model';
 import {
   draftOf,
@@ -405,12 +404,8 @@ export class PanelController {
     }
   }
 
-  /** Read the journal again when changes were undone in any view. */
-  private readonly _onDecided = (_: IReviews, { kind }: IDecision): void => {
-    if (kind === 'undone') {
-      void this._chat.readJournal();
-    }
-  };
+  /** Read the journal again when changes were kept or undone in any view. */
+  private readonly _onDecided = (): void => void this._chat.readJournal();
 
   /** Drop the draft of a message that has arrived after all. Replace a chat that was deleted. */
   private _onState(): void {

@@ -90,7 +90,8 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
         turn: 't',
         notebook: 'a.ipynb',
         time: entry,
-        cells: [`${entry}`]
+        cells: [`${entry}`],
+        kept: []
       })),
       since: 0
     };

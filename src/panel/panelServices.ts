@@ -18,7 +18,7 @@ export interface IPanelServices {
   languages: IEditorLanguageRegistry | null;
   /** Approval requests, apart from those in the transcripts of open chats. */
   questions: IQuestions;
-  /** The changes by agents that the person has kept. */
+  /** The changes by agents in notebooks. */
   reviews: IReviews;
   /** Renders what a model wrote, with a sanitizer after which nothing is loaded. */
   rendermime: IRenderMimeRegistry;

@@ -22,7 +22,7 @@ describe('the number of a cell', () => {
   it('begins at 1 where a turn says what it changed', async () => {
     const stage = new Stage();
     stage.journal = {
-      changes: [{ entry: 7, turn: 't', notebook: 'a.ipynb', time: 1, cells: ['z'] }],
+      changes: [{ entry: 7, turn: 't', notebook: 'a.ipynb', time: 1, cells: ['z'], kept: [] }],
       since: 0
     };
     await stage.say('Add a cell.');

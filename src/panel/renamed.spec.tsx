@@ -17,7 +17,7 @@ async function worked(): Promise<Stage> {
   const stage = new Stage();
   await stage.say('Work.');
   const { entry, cell } = CHANGE as unknown as { entry: number; cell: string };
-  const change = { entry, turn: 't', notebook: 'a.ipynb', time: 1, cells: [cell] };
+  const change = { entry, turn: 't', notebook: 'a.ipynb', time: 1, cells: [cell], kept: [] };
   stage.journal = { changes: [change], since: 0 };
   await stage.happens(CALL, CHANGE, RESULT, DONE);
   return stage;
@@ -29,7 +29,7 @@ async function rename(stage: Stage, from: string, to: string, notebook = to): Pr
   const changes = stage.journal.changes.map(each => ({ ...each, notebook }));
   stage.journal = { ...stage.journal, changes };
   await act(async () => {
-    await stage.services.reviews.moved(from, to);
+    stage.services.reviews.moved(from, to);
     await stage.services.chats.moved(from);
   });
   const seen = { notebook, cell: null, selected: [] };
@@ -45,7 +45,6 @@ describe('the changes of a turn, after their notebook was renamed', () => {
     await stage.settle();
     await rename(stage, 'a.ipynb', 'b.ipynb');
     expect(changes()).toContain('Kept');
-    expect(Object.keys(stage.store.state.kept)).toEqual(['b.ipynb']);
   });
 
   it('are kept and undone there', async () => {
@@ -63,7 +62,7 @@ describe('the changes of a turn, after their notebook was renamed', () => {
     press('Keep');
     await stage.settle();
     expect(changes()).toContain('Kept');
-    expect(Object.keys(stage.services.reviews.of('e/a.ipynb').steps)).toHaveLength(1);
+    expect(stage.kept).toHaveLength(1);
   });
 });
 

@@ -2,7 +2,6 @@ import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/clien
 import type { SentEvent } from '../api/events';
 import { Reviews } from '../changes/reviews';
 import { Chats } from '../chat/service';
-import { BrowserStorage } from '../common/storage';
 import { createStore } from '../state/app';
 import { writtenIn } from '../state/compose';
 import { MESSAGE, numbered, type Payload } from '../testing/events';
@@ -59,7 +58,7 @@ class Stage {
       store,
       chats: new Chats(api as unknown as ChatApi, this._server.channel, store),
       notebook: { seen: this.seen },
-      reviews: new Reviews(new BrowserStorage('http://server/'), store)
+      reviews: new Reviews({} as never, store)
     };
     this.panel = new PanelController(services as unknown as IPanelServices, 'panel', id);
   }

@@ -3,7 +3,6 @@
 import type { ChatInfo, ErrorInfo, Mode, ModelsInfo, PermissionInfo } from '../api/events';
 import { EMPTY, type IChatState, type IJournal, isBusy } from './chat';
 import { BLANK, type IDraft, type IRefused, type ISeen, joined } from './compose';
-import type { IKept } from './keptChanges';
 import { DEFAULTS, type IPreferences } from './preferences';
 import { Store } from './store';
 
@@ -50,8 +49,6 @@ export interface IAppState {
   open: Readonly<Record<string, IOpenChat>>;
   /** All pending requests, also those that an open chat shows, from the oldest. */
   requests: readonly PermissionInfo[];
-  /** What the person has kept of notebooks, by their paths. */
-  kept: Readonly<Record<string, IKept>>;
   preferences: IPreferences;
   /** The current notebook and cells; null if no notebook is open. */
   seen: ISeen | null;
@@ -82,7 +79,6 @@ export function createStore(some: Partial<IAppState> = {}): AppStore {
     models: null,
     open: {},
     requests: [],
-    kept: {},
     preferences: DEFAULTS,
     seen: null,
     panels: {},

@@ -7,7 +7,7 @@ import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
 import { act, render } from '@testing-library/react';
 
-import { ApiError, type ChatApi, type IMessage, type IUndo } from '../api/client';
+import { ApiError, type ChatApi, type ICellsByEntry, type IMessage } from '../api/client';
 import type {
   Answer,
   ChatChanges,
@@ -24,7 +24,6 @@ import type { NotebookContext } from '../panel/notebook';
 import { Panel } from '../panel/Panel';
 import type { IPanelServices } from '../panel/panelServices';
 import { keepKeyboard } from '../common/keyboard';
-import { BrowserStorage } from '../common/storage';
 import { Questions } from '../questions/model';
 import { createStore, type IAppState } from '../state/app';
 import type { ICellName } from '../state/compose';
@@ -59,7 +58,7 @@ export class Stage {
     });
     this.notebook = this._notebook();
     const chats = new Chats(this.api as ChatApi, this.server.channel, this.store);
-    const reviews = new Reviews(new BrowserStorage('http://server/'), this.store);
+    const reviews = new Reviews({} as never, this.store);
     const answer = async (id: string, given: Answer, message?: string): Promise<void> => {
       this.given.push([id, given, message]);
       await this.taking();
@@ -100,7 +99,8 @@ export class Stage {
   /** The recorded requests; messages without their random ids. */
   readonly sent: IMessage[] = [];
   readonly given: Given[] = [];
-  readonly undone: IUndo[] = [];
+  readonly kept: ICellsByEntry[] = [];
+  readonly undone: ICellsByEntry[] = [];
   readonly stopped: (string | undefined)[] = [];
   readonly renamed: [string, string][] = [];
   readonly removed: string[] = [];
@@ -207,6 +207,15 @@ export class Stage {
       },
       netChanges: () => Promise.resolve(this.net),
       stop: (_, turn) => Promise.resolve(void this.stopped.push(turn)),
+      keep: (_, entries) => {
+        this.kept.push(entries);
+        const changes = this.journal.changes.map(each => ({
+          ...each,
+          kept: [...each.kept, ...(entries[each.entry] ?? [])]
+        }));
+        this.journal = { ...this.journal, changes };
+        return Promise.resolve();
+      },
       undo: (_, entries) => {
         this.undone.push(entries);
         return Promise.resolve([]);

@@ -41,7 +41,13 @@ class Person:
         return list(found["changes"])
 
     async def undo(self, **body: Any) -> tuple[int, Any]:
-        response = await self._ask("POST", f"{PATH}/undo", body, **self._headers)
+        return await self._post("undo", body)
+
+    async def keep(self, **body: Any) -> tuple[int, Any]:
+        return await self._post("keep", body)
+
+    async def _post(self, route: str, body: dict[str, Any]) -> tuple[int, Any]:
+        response = await self._ask("POST", f"{PATH}/{route}", body, **self._headers)
         return response.code, json.loads(response.body)
 
 
@@ -76,6 +82,7 @@ async def test_a_change_is_reported_with_who_and_when_and_the_diff(
             "action": "replace",
             "diff": "@@ -1 +1 @@\n-1 / 0\n+1 / 2",
             "truncated": False,
+            "before": "1 / 0",
         }
     ]
     assert [cell["action"] for cell in inserted["cells"]] == ["insert"]
@@ -96,7 +103,11 @@ async def test_a_follower_is_notified_of_changes_and_runs_as_they_happen(
     running, ran = await anext(events), await anext(events)
     assert [running["kind"], ran["kind"]] == ["running", "ran"]
     assert (ran["cells"], ran["status"]) == (["fails000"], "ok")
-    await person.undo(notebook=notebook, entries={event["entry"]: ["fails000"]})
+    change_of_one = {event["entry"]: ["fails000"]}
+    assert (await person.keep(notebook=notebook, entries=change_of_one))[0] == 200
+    assert (await anext(events))["kind"] == "kept"
+    assert await person.changes(notebook) == []
+    assert (await person.undo(notebook=notebook, entries=change_of_one))[0] == 200
     assert (await anext(events))["kind"] == "taken_back"
 
 

@@ -49,6 +49,42 @@ def ids(entries: Sequence[JournalEntry]) -> list[int]:
     return [entry.id for entry in entries]
 
 
+async def test_what_a_person_keeps_is_not_pending_and_can_be_undone(journal: Journal) -> None:
+    both = [change(name="a"), change(name="b")]
+    first, second = await made(journal, changes=both), await made(journal, changes=both)
+    other = await made(journal, path="other.ipynb")
+
+    async def pending() -> list[tuple[int, str]]:
+        entries = await journal.pending("n.ipynb", 9, "ada")
+        return [(entry.id, each.cell) for entry in entries for each in entry.changes]
+
+    await journal.keep("n.ipynb", {second: ["a"], other: None})
+    assert await pending() == [(second, "b"), (first, "a"), (first, "b")]
+    assert await journal.pending("other.ipynb", 9, "ada")
+    await journal.renamed("n.ipynb", "m.ipynb")
+    await journal.renamed("m.ipynb", "n.ipynb")
+    # An undo of another cell leaves it kept.
+    await journal.record(
+        A, "n.ipynb", "undo", "undo", kind="undo", undone={second: [change(name="b")]}
+    )
+    assert await pending() == [(first, "a"), (first, "b")]
+    kept = {entry.entry: (entry.cells, entry.kept) for entry in await journal.touched(A)}
+    assert kept == {second: (("a",), ("a",)), first: (("a", "b"), ()), other: (("318a",), ())}
+    assert len(await journal.undoable(A, "n.ipynb")) == 2
+    await journal.keep("n.ipynb", {first: None})
+    assert await pending() == []
+
+
+async def test_that_a_cell_is_deleted_settles_what_was_done_to_it_before(journal: Journal) -> None:
+    first = await made(journal, changes=[change(name="a"), change(name="b")])
+    gone = Change("delete", "a", 0, CellContent("code", "x", id="a"), None, index_before=0)
+    deleted = await made(journal, changes=[gone])
+    later = await made(journal, changes=[change(name="a")])
+    await journal.keep("n.ipynb", {deleted: ["a"]})
+    entries = await journal.pending("n.ipynb", 9, "ada")
+    assert [(entry.id, entry.changes[0].cell) for entry in entries] == [(later, "a"), (first, "b")]
+
+
 @pytest.mark.proves("ext:multi-user")
 async def test_the_session_keys_of_other_users_are_not_shown(journal: Journal) -> None:
     for caller in (A, BOB):

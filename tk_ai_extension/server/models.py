@@ -86,15 +86,15 @@ class ChatTitle(RequestBody):
     title: Annotated[str, Field(pattern=r"\S")]
 
 
-class UndoChanges(RequestBody):
-    """The changes to undo: by their numbers in a notebook, with the cells of each, or all of its cells."""
+class ChosenChanges(RequestBody):
+    """Changes by their numbers in a notebook, with the cells of each, or all of its cells."""
 
     notebook: _Name
     entries: (
         Annotated[
-            list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=1_000)
+            list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1, max_length=10_000)
         ]
-        | Annotated[dict[_Number, list[str]], Field(min_length=1, max_length=1_000)]
+        | Annotated[dict[_Number, list[str]], Field(min_length=1, max_length=10_000)]
     )
 
     def cells(self) -> dict[int, frozenset[str] | None]:
@@ -315,6 +315,7 @@ class ChatChange(TypedDict):
         entry: As the event `cell_change` names it.
         notebook: Its path now.
         cells: The cells whose change was not undone.
+        kept: Those of them whose change a person has kept.
     """
 
     entry: int
@@ -322,6 +323,7 @@ class ChatChange(TypedDict):
     notebook: str
     time: float
     cells: list[str]
+    kept: list[str]
 
 
 class ChatChanges(TypedDict):
@@ -352,12 +354,15 @@ class ChangedCell(TypedDict):
 
     Attributes:
         diff: Unified diff of its source.
+        truncated: Whether the diff is not complete.
+        before: Its source before; null if there was no cell, or the source is too long.
     """
 
     cell: str
     action: Literal["insert", "replace", "delete", "move", "outputs"]
     diff: str
     truncated: bool
+    before: str | None
 
 
 class ChangeInfo(TypedDict):
@@ -380,7 +385,7 @@ class ChangeInfo(TypedDict):
 
 
 class ChangeList(TypedDict):
-    """The newest changes to a notebook that were not undone.
+    """The newest changes to a notebook that nobody has undone or kept.
 
     Attributes:
         more: Whether there are older ones.
@@ -388,6 +393,12 @@ class ChangeList(TypedDict):
 
     changes: list[ChangeInfo]
     more: bool
+
+
+class KeptChanges(TypedDict):
+    """The numbers of entries of which changes are kept."""
+
+    kept: list[int]
 
 
 class UndoneChanges(TypedDict):

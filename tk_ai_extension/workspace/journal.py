@@ -128,28 +128,22 @@ CREATE TABLE IF NOT EXISTS changes (
     data TEXT NOT NULL
 ) STRICT;
 
--- Which cells they are about, so that nobody reads all sources and outputs in order to know.
+-- Which cells they are about, so that nobody reads all sources and outputs in order to know, and
+-- whether a person has kept what was done to them.
 CREATE TABLE IF NOT EXISTS touched (
     entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
     cell TEXT NOT NULL,
-    action TEXT NOT NULL
+    action TEXT NOT NULL,
+    kept INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX IF NOT EXISTS touched_by_entry ON touched (entry);
 """
 
 
-# Times are compared, as what a person keeps: they increase even if the system's clock steps back, by a
-# day at most. After a clock that was wrong by more, they are right again at once.
 _INSERT = """
 INSERT INTO entries
     (time, owner, user, caller_key, author, path, tool, turn, kind, state, summary, note, size)
-VALUES (
-    max(?, coalesce((
-        SELECT time + 1e-6 FROM (SELECT time FROM entries ORDER BY id DESC LIMIT 1)
-        WHERE time < ? + 86400
-    ), 0.0)),
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
-) RETURNING id
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 """
 
 _GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
@@ -190,13 +184,37 @@ _STANDING = """
 SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
 FROM entries JOIN changes ON entry = id
 WHERE path = :path AND kind = 'change' AND state = 'done'
-  AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+  AND id IN (SELECT value FROM json_each(:ids))
+ORDER BY id DESC
+"""
+
+_PENDING = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data,
+  (SELECT json_group_array(cell) FROM touched WHERE touched.entry = id AND NOT kept) AS cells
+FROM entries JOIN changes ON entry = id
+WHERE path = :path AND kind = 'change' AND state = 'done' AND cells != '[]'
   AND (:before IS NULL OR id < :before)
 ORDER BY id DESC LIMIT :limit
 """
 
+_KEEP = """
+UPDATE touched SET kept = 1
+WHERE entry = :entry AND cell = coalesce(:cell, cell)
+  AND EXISTS (SELECT 1 FROM entries WHERE id = touched.entry AND path = :path)
+"""
+
+# That a cell is deleted settles what was done to it before.
+_KEEP_BEFORE_DELETION = """
+UPDATE touched SET kept = 1 FROM (
+    SELECT cell, max(entry) AS last FROM touched JOIN entries ON id = entry
+    WHERE path = :path AND action = 'delete' AND kept GROUP BY cell
+) AS deleted
+WHERE touched.cell = deleted.cell AND touched.entry < deleted.last
+  AND touched.entry IN (SELECT id FROM entries WHERE path = :path)
+"""
+
 _TOUCHED = """
-SELECT id, time, path, turn, cell FROM (
+SELECT id, time, path, turn, cell, kept FROM (
     SELECT id, time, path, turn FROM entries
     WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
       AND instr(path, '//') = 0
@@ -221,6 +239,7 @@ class Touched:
         path: The notebook's current path.
         turn: The chat's turn; None if it belongs to none.
         cells: The cells' keys, in the order of the changes.
+        kept: The keys of those that a person has kept.
     """
 
     entry: int
@@ -228,6 +247,7 @@ class Touched:
     path: str
     turn: str | None
     cells: tuple[str, ...]
+    kept: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,18 +360,20 @@ class Journal:
             data, too_large = encode_changes(changes) if changes else ("", "")
             author, text, more = map(encodable_text, (caller.author, summary, note or too_large))
             row = (
-                *(now, now, self._owner, caller.user, caller.session, author, path, tool),
+                *(now, self._owner, caller.user, caller.session, author, path, tool),
                 *(turn or caller.turn, kind, state, text, more, 200 + len(data)),
             )
             entry = int(db.execute(_INSERT, row).fetchone()[0])
             if changes:
                 db.execute("INSERT INTO changes VALUES (?, ?)", (entry, data))
                 touched = [(entry, change.cell, change.action) for change in changes]
-                db.executemany("INSERT INTO touched VALUES (?, ?, ?)", touched)
+                db.executemany(
+                    "INSERT INTO touched (entry, cell, action) VALUES (?, ?, ?)", touched
+                )
             if undone:
                 _mark_undone(db, undone, entry)
             if run:
-                db.execute(_INSERT, (*row[:9], "run", "intended", encodable_text(run), "", 200))
+                db.execute(_INSERT, (*row[:8], "run", "intended", encodable_text(run), "", 200))
             return entry
 
         consequence = (
@@ -410,31 +432,62 @@ class Journal:
         return await self._database.run(select)
 
     async def standing(
-        self,
-        path: str,
-        limit: int,
-        reader: str,
-        *,
-        entries: Collection[int] | None = None,
-        before: int | None = None,
+        self, path: str, reader: str, entries: Collection[int]
     ) -> list[JournalEntry]:
-        """Return the changes of all users to a notebook that were not undone, newest first.
+        """Return those of these changes to a notebook that were not undone, newest first.
 
         Args:
             path: The notebook.
-            limit: Maximum entries.
             reader: The user who reads; session keys of other users are left out.
-            entries: Return only the entries of these numbers.
-            before: Return only entries before this one.
+            entries: The numbers of the entries, of any users.
         """
-        ids = None if entries is None else json.dumps(sorted(entries))
-        wanted = {"path": path, "ids": ids, "before": before, "limit": limit}
+        wanted = {"path": path, "ids": json.dumps(sorted(entries))}
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
             rows = db.execute(_STANDING, wanted)
             return [_entry(row[:-1], decode_changes(row[-1]), reader=reader) for row in rows]
 
         return await self._database.run(select)
+
+    async def pending(
+        self, path: str, limit: int, reader: str, *, before: int | None = None
+    ) -> list[JournalEntry]:
+        """Return the changes of all users to a notebook that were neither undone nor kept, newest first.
+
+        Args:
+            path: The notebook.
+            limit: Maximum entries.
+            reader: The user who reads; session keys of other users are left out.
+            before: Return only entries before this one.
+        """
+        wanted = {"path": path, "before": before, "limit": limit}
+
+        def select(db: sqlite3.Connection) -> list[JournalEntry]:
+            return [
+                _entry(row, decode_changes(data), reader=reader).only(json.loads(cells))
+                for *row, data, cells in db.execute(_PENDING, wanted)
+            ]
+
+        return await self._database.run(select)
+
+    async def keep(self, path: str, chosen: Mapping[int, Collection[str] | None]) -> None:
+        """Note that a person keeps changes, which are not pending any more. They can still be undone.
+
+        Args:
+            path: The notebook.
+            chosen: The keys of the cells, by the numbers of the entries; None for all of an entry.
+        """
+        pairs = [
+            {"path": path, "entry": entry, "cell": cell}
+            for entry, cells in chosen.items()
+            for cell in (cells if cells is not None else [None])
+        ]
+
+        def update(db: sqlite3.Connection) -> None:
+            db.executemany(_KEEP, pairs)
+            db.execute(_KEEP_BEFORE_DELETION, {"path": path})
+
+        await self._database.run(update)
 
     async def undoable(
         self,
@@ -484,10 +537,13 @@ class Journal:
         wanted = {"user": caller.user, "key": caller.session, "limit": MAX_ENTRIES}
 
         def select(db: sqlite3.Connection) -> list[Touched]:
-            cells: dict[tuple[int, float, str, str | None], dict[str, None]] = {}
-            for *entry, cell in db.execute(_TOUCHED, wanted):
-                cells.setdefault(tuple(entry), {})[cell] = None
-            return [Touched(*entry, tuple(keys)) for entry, keys in cells.items()]
+            cells: dict[tuple[int, float, str, str | None], dict[str, int]] = {}
+            for *entry, cell, kept in db.execute(_TOUCHED, wanted):
+                cells.setdefault(tuple(entry), {})[cell] = kept
+            return [
+                Touched(*entry, tuple(keys), tuple(key for key in keys if keys[key]))
+                for entry, keys in cells.items()
+            ]
 
         return await self._database.run(select)
 
@@ -573,9 +629,10 @@ def _mark_undone(db: sqlite3.Connection, undone: Mapping[int, Sequence[Change]],
             db.execute(
                 "UPDATE changes SET data = ? WHERE entry = ?", (encode_changes(left)[0], entry)
             )
-            db.execute("DELETE FROM touched WHERE entry = ?", (entry,))
-            touched = [(entry, change.cell, change.action) for change in left]
-            db.executemany("INSERT INTO touched VALUES (?, ?, ?)", touched)
+            db.execute(
+                "DELETE FROM touched WHERE entry = ? AND cell NOT IN (SELECT value FROM json_each(?))",
+                (entry, json.dumps([change.cell for change in left])),
+            )
         else:
             db.execute(
                 "UPDATE entries SET state = 'undone', undone_by = ? WHERE id = ?", (by, entry)
@@ -609,7 +666,7 @@ def _entry(row: Sequence[Any], changes: tuple[Change, ...] = (), *, reader: str)
     )
 
 
-ActivityKind = Literal["changed", "taken_back", "running", "ran", "missed"]
+ActivityKind = Literal["changed", "kept", "taken_back", "running", "ran", "missed"]
 
 MAX_BEHIND = 500
 """Maximum queued activities of a subscriber. A slower one receives ``missed`` instead."""
@@ -620,8 +677,9 @@ class Activity:
     """A change or run of a notebook through a tool.
 
     Attributes:
-        kind: ``changed`` and ``taken_back``: cells were written; ``running`` and ``ran``: a cell's
-            code starts and ends; ``missed``: the subscriber was too slow for the activities here.
+        kind: ``changed`` and ``taken_back``: cells were written; ``kept``: a person keeps changes;
+            ``running`` and ``ran``: a cell's code starts and ends; ``missed``: the subscriber was too
+            slow for the activities here.
         author: The name that people see; empty for ``missed``.
         cells: The keys of the cells.
         turn: The chat's turn; None if it belongs to none.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
         ChangedCell,
         ChangeInfo,
         ChangeList,
-        UndoChanges,
+        ChosenChanges,
+        KeptChanges,
         UndoneChanges,
     )
     from tk_ai_extension.workspace.journal import JournalEntry
@@ -26,6 +27,8 @@ MAX_CHANGES = 100
 """Maximum number of changes in a response, the newest ones."""
 MAX_DIFF = 20_000
 """Maximum length of a diff, in characters."""
+MAX_SOURCE = 50_000
+"""Maximum length of a source before a change, in characters."""
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 _BEFORE = query(
@@ -34,11 +37,11 @@ _BEFORE = query(
 
 
 class ChangesHandler(TkAIHandler):
-    """The changes to a notebook that were not undone."""
+    """The changes to a notebook that nobody has undone or kept."""
 
     @operation("read", "list_changes", NOTEBOOK, _BEFORE)
     async def get(self) -> ChangeList:
-        """List what was changed in a notebook through tools and stands, the newest first.
+        """List what was changed in a notebook through tools, and neither undone nor kept, the newest first.
 
         If there are ``more``, ``?before=`` the last entry has the next ones.
         """
@@ -50,7 +53,7 @@ class ChangesHandler(TkAIHandler):
             raise InvalidArguments(
                 "The field before is missing or invalid.", hint="Omit it for the first page."
             )
-        entries = await workspace.journal.standing(
+        entries = await workspace.journal.pending(
             path, MAX_CHANGES + 1, user, before=None if before is None else int(before)
         )
         # In a thread: each change has a diff.
@@ -62,7 +65,7 @@ class ChangesUndoHandler(TkAIHandler):
     """Undo of changes."""
 
     @operation("write", "undo_changes")
-    async def post(self, body: UndoChanges) -> UndoneChanges:
+    async def post(self, body: ChosenChanges) -> UndoneChanges:
         """Undo changes, cell by cell: ``{"notebook": …, "entries": {"12": ["318a…"], "15": ["77b0…"]}}``.
 
         A list of ``entries`` undoes all of their cells. They must be the user's own, made by any of
@@ -73,7 +76,7 @@ class ChangesUndoHandler(TkAIHandler):
         from tk_ai_extension.workspace.undo import undo_entries
 
         workspace, caller = self.services.workspace, self.caller
-        entries = await workspace.journal.standing(path, len(wanted), caller.user, entries=wanted)
+        entries = await workspace.journal.standing(path, caller.user, wanted)
         if any(entry.user != caller.user for entry in entries):
             raise PermissionDenied(
                 "Some of these changes are another user's.", hint="Undo your own changes only."
@@ -83,6 +86,24 @@ class ChangesUndoHandler(TkAIHandler):
         ]
         undone = await undo_entries(workspace, caller, chosen)
         return {"undone": undone, "missing": sorted(wanted.keys() - {each.id for each in entries})}
+
+
+class ChangesKeepHandler(TkAIHandler):
+    """Changes that a person keeps."""
+
+    @operation("write", "keep_changes")
+    async def post(self, body: ChosenChanges) -> KeptChanges:
+        """Keep changes, named as for an undo: they are not listed any more, and can still be undone.
+
+        Agents are refused during a turn.
+        """
+        self.check_person()
+        path = await _notebook(self, body.notebook)
+        chosen = body.cells()
+        workspace = self.services.workspace
+        await workspace.journal.keep(path, chosen)
+        workspace.activity.publish(workspace.by_path.at(path), self.caller, "kept", ())
+        return {"kept": sorted(chosen)}
 
 
 async def _notebook(handler: TkAIHandler, named: str | None) -> str:
@@ -120,4 +141,5 @@ def _cell(change: Change) -> ChangedCell:
         "action": change.action,
         "diff": diff[:MAX_DIFF],
         "truncated": len(diff) > MAX_DIFF,
+        "before": before if change.before and len(before) <= MAX_SOURCE else None,
     }

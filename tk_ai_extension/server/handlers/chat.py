@@ -276,6 +276,7 @@ def _standing(change: Touched) -> ChatChange:
         "notebook": change.path,
         "time": change.time,
         "cells": list(change.cells),
+        "kept": list(change.kept),
     }
 
 

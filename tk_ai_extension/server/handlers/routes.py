@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tk_ai_extension.server.handlers.changes import (
     ChangesHandler,
+    ChangesKeepHandler,
     ChangesUndoHandler,
 )
 from tk_ai_extension.server.handlers.chat import (
@@ -64,6 +65,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/save", SaveHandler),
     (r"api/tk-ai/artifacts/([^/]+)", ArtifactHandler),
     (r"api/tk-ai/changes", ChangesHandler),
+    (r"api/tk-ai/changes/keep", ChangesKeepHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
     (r"api/tk-ai/variables/([^/]+)", VariableHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
