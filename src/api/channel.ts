@@ -74,22 +74,33 @@ export class Channel implements IChannel {
   readonly opens = new Signal<this, void>(this);
 
   subscribe<T>(topic: Topic, follower: IFollower<T>): IDisposable {
-    const subscription = new Subscription(topic, follower as IFollower<unknown>, {
-      isLost: () => this._isLost,
-      send: message => void this._connection.send(message),
-      number: from => {
-        this._subscriptions.delete(from.number);
-        this._subscriptions.set(++this._count, from);
-        return this._count;
-      },
-      end: from => void this._subscriptions.delete(from.number)
-    });
+    const subscription = new Subscription(topic, follower as IFollower<unknown>, this);
     subscription.begin();
     return subscription;
   }
 
   retry(): void {
     this._connection.retry();
+  }
+
+  /** Whether the connection was lost and is not open again. */
+  get isLost(): boolean {
+    return this._isLost;
+  }
+
+  send(message: object): void {
+    this._connection.send(message);
+  }
+
+  /** Give a subscription a new number, so that messages for the former one are ignored. */
+  renumber(subscription: Subscription): number {
+    this._subscriptions.delete(subscription.number);
+    this._subscriptions.set(++this._count, subscription);
+    return this._count;
+  }
+
+  end({ number }: Subscription): void {
+    this._subscriptions.delete(number);
   }
 
   /** Handle an open connection. */
@@ -120,20 +131,11 @@ export class Channel implements IChannel {
   private _isLost = false;
 }
 
-interface ISubscriptionHost {
-  /** Whether the connection was lost and is not open again. */
-  isLost: () => boolean;
-  send: (message: object) => void;
-  /** Give a subscription a new number, so that messages for the former one are ignored. */
-  number: (from: Subscription) => number;
-  end: (from: Subscription) => void;
-}
-
 class Subscription implements IDisposable {
   constructor(
     private readonly _topic: Topic,
     private readonly _follower: IFollower<unknown>,
-    private readonly _host: ISubscriptionHost
+    private readonly _channel: Channel
   ) {}
 
   /** Its number since the last (re)subscription. */
@@ -149,8 +151,8 @@ class Subscription implements IDisposable {
     if (this._isDisposed) {
       return;
     }
-    const number = (this.number = this._host.number(this));
-    if (this._host.isLost()) {
+    const number = (this.number = this._channel.renumber(this));
+    if (this._channel.isLost) {
       this._follower.lost?.();
       return;
     }
@@ -159,7 +161,7 @@ class Subscription implements IDisposable {
       if (number === this.number) {
         // What is undefined is not sent.
         const after = this._follower.last?.() ?? this._last;
-        this._host.send({ subscribe: number, ...this._topic, after });
+        this._channel.send({ subscribe: number, ...this._topic, after });
       }
     });
   }
@@ -184,7 +186,7 @@ class Subscription implements IDisposable {
 
   lost(): void {
     window.clearTimeout(this._timer);
-    this.number = this._host.number(this);
+    this.number = this._channel.renumber(this);
     this._follower.lost?.();
   }
 
@@ -192,8 +194,8 @@ class Subscription implements IDisposable {
     if (!this._isDisposed) {
       this._isDisposed = true;
       window.clearTimeout(this._timer);
-      this._host.send({ unsubscribe: this.number });
-      this._host.end(this);
+      this._channel.send({ unsubscribe: this.number });
+      this._channel.end(this);
     }
   }
 
@@ -230,8 +232,8 @@ class Subscription implements IDisposable {
 
   /** Subscribe again with backoff. */
   private _resubscribe(): void {
-    this._host.send({ unsubscribe: this.number });
-    this.number = this._host.number(this);
+    this._channel.send({ unsubscribe: this.number });
+    this.number = this._channel.renumber(this);
     this._timer = window.setTimeout(() => this.begin(), delay(this._tries++, Math.random()));
   }
 

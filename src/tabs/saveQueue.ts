@@ -175,9 +175,9 @@ export class SaveQueue {
     const { _hash: hash } = this;
     // JupyterLab compares the file with what it has read or saved itself.
     if (hash !== null || (await this._isOutdated())) {
-      this._isForUs = hash !== null && (await this._stored()).hash === hash;
-      this._isTaking = true;
-      await this._withoutDialogs(this._own.revert).finally(() => (this._isTaking = false));
+      const isForUs = hash !== null && (await this._stored()).hash === hash;
+      this._taking = isForUs ? 'ours' : 'theirs';
+      await this._withoutDialogs(this._own.revert).finally(() => (this._taking = null));
     }
   }
 
@@ -202,18 +202,22 @@ export class SaveQueue {
    * person to choose.
    */
   private _load(file: Content, load: (file: Content) => void): void {
-    if (this._isTaking) {
+    if (this._taking !== null) {
       // The file may be from a save whose response was lost.
       const unconfirmed = this._unconfirmed?.content;
       const base = unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file;
-      this._open.merge(file, base && this._isForUs ? withOutputs(base, file) : base, load);
+      this._open.merge(
+        file,
+        base && this._taking === 'ours' ? withOutputs(base, file) : base,
+        load
+      );
     } else {
       load(file);
     }
     this._file = file;
     this._unconfirmed = null;
     this._hash = null;
-    if (!this._context.model.dirty || !this._isTaking) {
+    if (!this._context.model.dirty || this._taking === null) {
       this._open.isSaved(this._open.changes());
     }
   }
@@ -318,9 +322,8 @@ export class SaveQueue {
     null;
   private _signing: number | null = null;
   private _isAsking = false;
-  private _isTaking = false;
-  /** Whether the file that is taken is as the server wrote it for this page. */
-  private _isForUs = false;
+  /** Whose file is merged: as the server wrote it for this page, or another one; null for none. */
+  private _taking: 'ours' | 'theirs' | null = null;
   private _hidesDialogs = false;
   /** What a save wrote, until its response arrives. */
   private _unconfirmed: { content: Content; changes: number } | null = null;
