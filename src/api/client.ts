@@ -12,12 +12,10 @@ import type {
   ModelsInfo,
   NetChange,
   NetChanges,
-  SentEvent,
   TakenBack,
   UndoneChanges,
   UndoneTurn
 } from './events';
-import { firstEvent } from './sse';
 
 /** The body of a request that sends a message. */
 export interface IMessage {
@@ -118,8 +116,10 @@ export class ChatApi {
     return this._json('POST', `chats/${id}/stop`, turn === undefined ? {} : { turn });
   }
 
+  /** Answer a permission request. A denial may have a message for the agent. */
   answer(permission: string, answer: Answer, message?: string): Promise<void> {
-    return this._json('POST', `permissions/${permission}`, answerOf(answer, message));
+    const body = answer === 'deny' && message ? { answer, message } : { answer };
+    return this._json('POST', `permissions/${permission}`, body);
   }
 
   /** Keep changes in a notebook. */
@@ -162,18 +162,12 @@ export class ChatApi {
    *
    * The events of the turn arrive on the channel.
    */
-  async send(message: IMessage): Promise<{ chat: string; turn: string }> {
-    const headers = { Accept: 'text/event-stream' };
-    const response = await request(this._settings, 'POST', 'mcp/chat', message, headers);
-    return bodyOf(async () => {
-      // The message itself.
-      const { chat, turn } = JSON.parse((await firstEvent(response)) ?? '') as SentEvent;
-      return { chat, turn };
-    });
+  send(message: IMessage): Promise<{ chat: string; turn: string }> {
+    return this._json('POST', 'mcp/chat?wait=0', message);
   }
 
   /** Answer the plan of a turn. Return the ids of the chat and of the turn that follows. */
-  async answerPlan(
+  answerPlan(
     id: string,
     plan: string,
     answer: PlanAnswer
@@ -205,14 +199,13 @@ export async function request(
   method: string,
   path: string,
   body?: object,
-  headers: Record<string, string> = {},
-  signal: AbortSignal | null = null
+  signal?: AbortSignal
 ): Promise<Response> {
   const url = URLExt.join(settings.baseUrl, 'api/tk-ai', path);
-  const init: RequestInit = { method, headers, signal };
+  const init: RequestInit = { method, signal: signal ?? null };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
-    init.headers = { ...headers, 'Content-Type': 'application/json' };
+    init.headers = { 'Content-Type': 'application/json' };
   }
   let response: Response;
   try {
@@ -238,7 +231,7 @@ export async function requestJson<T>(
   body?: object,
   signal?: AbortSignal
 ): Promise<T> {
-  const response = await request(settings, method, path, body, {}, signal);
+  const response = await request(settings, method, path, body, signal);
   return bodyOf(async () => (await response.json()) as T);
 }
 
@@ -292,9 +285,4 @@ async function problemOf(response: Response): Promise<ErrorInfo> {
   } catch {
     return { ...unknown, message: status };
   }
-}
-
-/** Return the request body of an answer. */
-export function answerOf(answer: Answer, message = ''): object {
-  return answer === 'deny' && message !== '' ? { answer, message } : { answer };
 }

@@ -2,9 +2,8 @@ import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 
 import type { IChannel } from '../api/channel';
-import { ApiError } from '../api/client';
+import { ApiError, type ChatApi } from '../api/client';
 import type { Answer, ErrorInfo, PermissionEvent, PermissionInfo } from '../api/events';
-import type { PermissionsApi } from '../api/permissions';
 import type { AppStore } from '../state/app';
 import { reduceRequests } from '../state/requests';
 
@@ -28,7 +27,7 @@ export class Questions implements IQuestions, IDisposable {
    */
   constructor(
     private readonly _channel: IChannel,
-    private readonly _routes: Pick<PermissionsApi, 'answer'>,
+    private readonly _routes: Pick<ChatApi, 'answer'>,
     private readonly _store: AppStore
   ) {}
 

@@ -1,7 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { IChannel } from '../api/channel';
-import { PermissionsApi } from '../api/permissions';
+import { ChatApi } from '../api/client';
 import type { AppStore } from '../state/app';
 import { IAppStore } from '../state/plugin';
 import { IQuestions, Questions } from './model';
@@ -14,11 +14,7 @@ const questions: JupyterFrontEndPlugin<IQuestions> = {
   provides: IQuestions,
   requires: [IChannel, IAppStore],
   activate: (app: JupyterFrontEnd, channel: IChannel, store: AppStore): IQuestions => {
-    const found = new Questions(
-      channel,
-      new PermissionsApi(app.serviceManager.serverSettings),
-      store
-    );
+    const found = new Questions(channel, new ChatApi(app.serviceManager.serverSettings), store);
     // After the start, when panels are restored and notifications are connected.
     void app.restored.then(() => found.follow());
     return found;

@@ -172,6 +172,8 @@ async def test_a_message_that_is_sent_again_under_its_id_begins_one_turn(
     assert (await http.post("mcp/chat", json=body)).status_code == 404
     nbformat.write(nbformat.v4.new_notebook(), jp_root_dir / "later.ipynb")
     sending = [asyncio.create_task(http.post("mcp/chat", json=body)) for _ in range(7)]
+    # This one does not wait for the end.
+    begun = await http.post("mcp/chat?wait=0", json=body)
     accept = {"Accept": "text/event-stream"}
     async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
         seen = []
@@ -181,6 +183,8 @@ async def test_a_message_that_is_sent_again_under_its_id_begins_one_turn(
     answers = [response.json() for response in await asyncio.gather(*sending)]
     answers.append((await http.post("mcp/chat", json=body)).json())
     assert {answer["turn"] for answer in answers} == {seen[0]["turn"]}
+    turn = {"chat": seen[0]["chat"], "turn": seen[0]["turn"]}
+    assert (begun.status_code, begun.json()) == (202, turn)
     assert {answer["text"] for answer in answers} == {COUNTED}
     assert [seen[0]["kind"], seen[-1]["kind"]] == ["message", "done"]
     assert len((await http.get("chats")).json()["chats"]) == 1

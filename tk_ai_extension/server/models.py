@@ -266,6 +266,13 @@ class CallInfo(TypedDict):
     text: str
 
 
+class BegunTurn(TypedDict):
+    """A turn that is queued or runs."""
+
+    chat: str
+    turn: str
+
+
 class TurnAnswer(TypedDict):
     """The result of a turn.
 

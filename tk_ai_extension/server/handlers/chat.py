@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.models import ModelsInfo
     from tk_ai_extension.agent.store import Chat
     from tk_ai_extension.server.models import (
+        BegunTurn,
         ChatChange,
         ChatChanges,
         ChatInfo,
@@ -45,6 +46,7 @@ _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 _AFTER = query(
     "after", "Resumes after the event with this number", type="integer", minimum=0, default=0
 )
+_WAIT = query("wait", "Whether the response waits for the end of the turn", enum=["0"])
 _LAST_EVENT = last_event_id("Resumes after the event with this number", "^[0-9]{0,15}$")
 _FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], default="markdown")
 
@@ -52,22 +54,29 @@ _FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], defa
 class MessageHandler(StreamingHandler):
     """A message to Claude."""
 
-    @operation("execute", "send_message", streams="ChatEvent")
-    async def post(self, body: ChatRequest) -> TurnAnswer | None:
+    @operation("execute", "send_message", _WAIT, streams="ChatEvent")
+    async def post(self, body: ChatRequest) -> TurnAnswer | BegunTurn | None:
         """Send a message to Claude and return the result of its turn."""
         chats, user = await self.services.chats(), username(self)
         return await self.answer(partial(chats.send, user, body))
 
-    async def answer(self, begin: Callable[[], Awaitable[StartedTurn]]) -> TurnAnswer | None:
+    async def answer(
+        self, begin: Callable[[], Awaitable[StartedTurn]]
+    ) -> TurnAnswer | BegunTurn | None:
         """Begin a turn and return its result, or stream its events. It goes on without its client.
 
         With ``Accept: text/event-stream`` the events are server-sent; after a lost connection,
-        ``GET /api/tk-ai/chats/{id}/events`` resumes them.
+        ``GET /api/tk-ai/chats/{id}/events`` resumes them. With ``?wait=0`` the response is 202 once the
+        turn is queued, with its chat and id.
 
         Raises:
             LimitReached: the user has too many streams; no turn began.
         """
         self.update_api_activity()
+        if self.get_query_argument("wait", "") == "0":
+            begun = await begin()
+            self.set_status(202)
+            return {"chat": begun.chat, "turn": begun.turn}
         streams = "text/event-stream" in self.request.headers.get("Accept", "")
         found: list[Event] = []
         with self.counted_stream() if streams else nullcontext():
