@@ -1,14 +1,7 @@
-import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
 /** Maximum age of an entry in milliseconds. */
 const MAX_AGE = 180 * 86_400_000;
-
-/** A storage that outlives a reload. */
-export interface IStorage extends Pick<IStateDB, 'fetch' | 'save' | 'remove'> {
-  /** Return the entries whose names begin with a prefix, by the rest of the name. */
-  entries(prefix: string): Promise<[string, ReadonlyPartialJSONValue | undefined][]>;
-}
 
 /** A stored entry. */
 interface IStoredEntry {
@@ -23,7 +16,7 @@ interface IStoredEntry {
  * JupyterLab's own state database is separate in each workspace, and in Notebook 7 it does not outlive
  * the page.
  */
-export class BrowserStorage implements IStorage {
+export class BrowserStorage {
   /** @param server - The base URL of the server, since a browser may use several. */
   constructor(server: string) {
     this._storage = localStorageOrNull();
@@ -37,6 +30,7 @@ export class BrowserStorage implements IStorage {
     return Promise.resolve(this._read(this._prefix + name)?.value);
   }
 
+  /** Return the entries whose names begin with a prefix, by the rest of the name. */
   entries(prefix: string): Promise<[string, ReadonlyPartialJSONValue | undefined][]> {
     const start = this._prefix + prefix;
     const keys = this._keys.filter(key => key.startsWith(start));

@@ -1,5 +1,5 @@
 import { Notification } from '@jupyterlab/apputils';
-import { InlineCompletionTriggerKind, ProviderReconciliator } from '@jupyterlab/completer';
+import { InlineCompletionTriggerKind } from '@jupyterlab/completer';
 import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
@@ -160,30 +160,6 @@ describe('ghost text', () => {
     type('total = sum(x');
     void ask();
     expect((await sent(2)).body.prefix).toBe('total = sum(x');
-  });
-
-  it('is requested once for keys that follow each other, as JupyterLab debounces', async () => {
-    const { type, ghost, panel, asked, request } = stage();
-    const providers = new ProviderReconciliator({
-      context: { widget: panel } as never,
-      providers: [],
-      timeout: 1000,
-      inlineProviders: [
-        { identifier: 'c', name: 'Claude', fetch: (what, where) => ghost.fetch(what, where) }
-      ],
-      inlineProvidersSettings: {
-        c: { enabled: true, autoFillInMiddle: false, debouncerDelay: 300, timeout: 20_000 }
-      }
-    });
-    jest.useFakeTimers();
-    for (const text of ['p', 'pr', 'pri', 'prin']) {
-      type(text);
-      void providers.fetchInline(request(), Automatic);
-      await jest.advanceTimersByTimeAsync(200);
-    }
-    expect(asked).toEqual([]);
-    await jest.advanceTimersByTimeAsync(200);
-    expect(asked.map(({ body }) => body.prefix)).toEqual(['prin']);
   });
 });
 

@@ -1,4 +1,4 @@
-import type { IStorage } from '../common/storage';
+import type { BrowserStorage } from '../common/storage';
 import type { AppStore, IAppState } from '../state/app';
 import { BLANK, writtenIn } from '../state/compose';
 
@@ -12,7 +12,7 @@ const DEBOUNCE = 300;
 /** Stores the texts of the drafts and the current chat in the browser. Each draft has its own entry. */
 export class PanelStorage {
   constructor(
-    private readonly _storage: Pick<IStorage, 'entries' | 'fetch' | 'remove' | 'save'>,
+    private readonly _storage: Pick<BrowserStorage, 'entries' | 'fetch' | 'remove' | 'save'>,
     private readonly _store: AppStore
   ) {
     this.restored = this._restore();
