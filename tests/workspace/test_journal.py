@@ -29,14 +29,23 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     await journal.close()
 
 
+def change(source: str = "x", name: str = "318a") -> Change:
+    before, after = CellContent("code", "", id=name), CellContent("code", source, id=name)
+    return Change("replace", name, 0, before, after, index_before=0)
+
+
 async def made(
-    journal: Journal, caller: Caller = A, path: str = "n.ipynb", *, source: str = "x"
+    journal: Journal,
+    caller: Caller = A,
+    path: str = "n.ipynb",
+    *,
+    source: str = "x",
+    changes: Sequence[Change] = (),
 ) -> int:
     """The id of a change that was made."""
-    before, after = CellContent("code", "", id="318a"), CellContent("code", source, id="318a")
-    change = Change("replace", "318a", 0, before, after, index_before=0)
+    done = changes or [change(source)]
     return await journal.record(
-        caller, path, "edit_cell", "edit @318a", kind="change", changes=[change]
+        caller, path, "edit_cell", "edit @318a", kind="change", changes=done
     )
 
 
