@@ -1,10 +1,10 @@
-/** Uses of JupyterLab beyond its public interface, with those of `context`. */
+/** Uses of JupyterLab beyond its public interface, with those of `context`. The self-test checks them. */
 
 import type { Cell, CellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { MimeData } from '@lumino/coreutils';
 import { type PanelLayout, Widget } from '@lumino/widgets';
 
-import { switchOff } from './features';
+import { report, works } from './features';
 
 /** The private member of a cell and its outputs with their trust. */
 const TRUSTED = '_trusted';
@@ -13,19 +13,18 @@ const TRUSTED = '_trusted';
  * Withdraw the trust from new outputs of a cell, and do not change the present ones.
  *
  * The model's own setter writes the present outputs again, to a document that others may be writing. So
- * its private members are set, if it has them.
+ * its private members are set, if the self-test has shown that this works.
  */
 export function withdrawTrust(cell: ICodeCellModel): void {
   if (!cell.trusted) {
     return;
   }
-  if (TRUSTED in cell && TRUSTED in cell.outputs) {
+  if (works('trust') === true && TRUSTED in cell && TRUSTED in cell.outputs) {
     Object.assign(cell.outputs, { [TRUSTED]: false });
     Object.assign(cell, { [TRUSTED]: false });
     const { stateChanged } = cell as unknown as Pick<CellModel, 'stateChanged'>;
     stateChanged.emit({ name: 'trusted', oldValue: true, newValue: false });
   } else {
-    switchOff('trust');
     cell.trusted = false;
   }
 }
@@ -41,9 +40,7 @@ const INPUT = 'jp-Cell-inputWrapper';
 export function insertIntoCell(cell: Cell, widget: Widget, place: 'below-input' | 'end'): void {
   const layout = cell.layout as PanelLayout;
   const input = layout.widgets.findIndex(each => each.hasClass(INPUT));
-  if (input < 0) {
-    switchOff('controls');
-  }
+  report('controls', input >= 0);
   // The last one is the cell's footer.
   const end = layout.widgets.length - 1;
   layout.insertWidget(input < 0 ? end + 1 : place === 'end' ? end : input + 1, widget);
@@ -74,7 +71,7 @@ export function draggedIn(data: MimeData, source: unknown): Dragged | null {
     return { kind: 'cells', ids: cells.flatMap(({ id }) => (id === undefined ? [] : [id])) };
   }
   if (source instanceof Widget && /\bjp-(Notebook|DirListing)\b/.test(source.node.className)) {
-    switchOff('dragging');
+    report('dragging', false);
   }
   return null;
 }

@@ -1,48 +1,103 @@
 import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
-import { NotebookModelFactory } from '@jupyterlab/notebook';
+import { CodeMirrorEditorFactory } from '@jupyterlab/codemirror';
+import { Context } from '@jupyterlab/docregistry';
+import { NotebookModelFactory, NotebookPanel } from '@jupyterlab/notebook';
+import { RenderMimeRegistry, standardRendererFactories } from '@jupyterlab/rendermime';
 import { MimeData } from '@lumino/coreutils';
+import { Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
-import { type Feature, forgetResults, onSwitchedOff, switchOff } from './features';
+import { forgetResults, report, switchedOff, whenOff, works } from './features';
 import { draggedIn, insertIntoCell, withdrawTrust } from './internals';
+import { runSelfTest } from './selfTest';
 
 beforeEach(forgetResults);
 
-/** Return the features that are switched off. */
-function switchedOff(): Feature[] {
-  const found: Feature[] = [];
-  onSwitchedOff(feature => found.push(feature));
-  return found;
-}
-
 describe('a feature', () => {
-  it('is switched off once, and said to those who ask before and after', () => {
+  it('stays switched off once it has failed, and calls back once', () => {
     const called: string[] = [];
-    onSwitchedOff(feature => called.push(`before: ${feature}`));
-    switchOff('tabs');
-    switchOff('tabs');
-    onSwitchedOff(feature => called.push(`after: ${feature}`));
-    expect(called).toEqual(['before: tabs', 'after: tabs']);
+    whenOff('tabs', () => called.push('before'));
+    report('tabs', false);
+    report('tabs', true);
+    whenOff('tabs', () => called.push('after'));
+    expect([works('tabs'), switchedOff(), called]).toEqual([false, ['tabs'], ['before', 'after']]);
+  });
+});
+
+describe('the self-test', () => {
+  const of = {};
+  const signals = { fileChanged: new Signal(of), runningChanged: new Signal(of) };
+  const path = (each: string): string => each;
+  const serviceManager = {
+    contents: { ...signals, normalize: path, localPath: path, driveName: () => '' },
+    kernels: signals,
+    kernelspecs: { specsChanged: new Signal(of) },
+    sessions: signals
+  };
+  const factory = new NotebookModelFactory();
+  const rendermime = new RenderMimeRegistry({ initialFactories: standardRendererFactories });
+  const editors = new CodeMirrorEditorFactory();
+  const contentFactory = new NotebookPanel.ContentFactory({
+    editorFactory: options => editors.newInlineEditor(options)
+  });
+  const { prototype } = Context as unknown as { prototype: Record<string, unknown> };
+  const own = prototype['_raiseConflict'];
+
+  async function run(getModelFactory: () => unknown = () => factory): Promise<void> {
+    const docRegistry = { getModelFactory, getWidgetFactory: () => ({ contentFactory }) };
+    const app = { docRegistry, name: 'Jupyter', version: '9.0.0', serviceManager };
+    await runSelfTest(app as never, rendermime);
+  }
+
+  beforeEach(() => {
+    jest.spyOn(console, 'warn').mockImplementation(() => undefined);
+    jest.spyOn(console, 'debug').mockImplementation(() => undefined);
+    Object.assign(performance, { measure: () => ({ duration: 1 }) });
+  });
+  afterEach(() => {
+    prototype['_raiseConflict'] = own;
+    jest.restoreAllMocks();
+  });
+
+  it('passes with this JupyterLab', async () => {
+    await run();
+    expect((['trust', 'tabs', 'controls'] as const).map(works)).toEqual([true, true, true]);
+  });
+
+  it('switches off what has another name', async () => {
+    prototype['_raiseConflict'] = undefined;
+    await run();
+    expect(switchedOff()).toEqual(['tabs']);
+  });
+
+  it('switches off what throws', async () => {
+    await run(() => ({
+      createNew: () => {
+        throw new TypeError('createNew is not what it was');
+      }
+    }));
+    expect(switchedOff()).toEqual(['trust', 'tabs', 'controls']);
   });
 });
 
 describe('a trusted cell whose outputs become an agent’s', () => {
-  it('is untrusted', () => {
+  it.each([true, false])('is untrusted, whether or not the self-test has passed: %s', passed => {
+    report('trust', passed);
     const model = new NotebookModelFactory().createNew();
     model.sharedModel.insertCell(0, { cell_type: 'code', source: '' });
     const cell = model.cells.get(0) as ICodeCellModel;
     cell.trusted = true;
     withdrawTrust(cell);
-    expect([cell.trusted, cell.outputs.trusted, switchedOff()]).toEqual([false, false, []]);
+    expect([cell.trusted, cell.outputs.trusted]).toEqual([false, false]);
   });
 });
 
 describe('controls in a cell', () => {
   it.each([
-    ['jp-Cell-inputWrapper', 'below-input', 2, []],
-    ['jp-Cell-inputWrapper', 'end', 2, []],
-    ['jp-Cell-input', 'end', 3, ['controls']]
-  ] as const)('in %s have their place: %s', (input, place, index, off) => {
+    ['jp-Cell-inputWrapper', 'below-input', 2, true],
+    ['jp-Cell-inputWrapper', 'end', 2, true],
+    ['jp-Cell-input', 'end', 3, false]
+  ] as const)('in %s have their place: %s', (input, place, index, ok) => {
     const cell = new Panel();
     for (const name of ['jp-CellHeader', input, 'jp-CellFooter']) {
       const part = new Widget();
@@ -51,7 +106,7 @@ describe('controls in a cell', () => {
     }
     const control = new Widget();
     insertIntoCell(cell as unknown as Cell, control, place);
-    expect([cell.widgets.indexOf(control), switchedOff()]).toEqual([index, off]);
+    expect([cell.widgets.indexOf(control), works('controls')]).toEqual([index, ok]);
   });
 });
 
@@ -65,13 +120,13 @@ describe('what is dragged', () => {
     expect(draggedIn(data, notebook)).toEqual({ kind: 'cells', ids: ['a'] });
     data.setData('application/x-jupyter-icontents', ['a.txt']);
     expect(draggedIn(data, notebook)).toEqual({ kind: 'files', paths: ['a.txt'] });
-    expect(switchedOff()).toEqual([]);
+    expect(works('dragging')).toBeUndefined();
   });
 
   it('switches dragging off where a notebook gives it another type', () => {
     const data = new MimeData();
     data.setData('application/vnd.jupyter.cells+json', []);
-    expect([draggedIn(data, new Widget()), switchedOff()]).toEqual([null, []]);
-    expect([draggedIn(data, notebook), switchedOff()]).toEqual([null, ['dragging']]);
+    expect([draggedIn(data, new Widget()), works('dragging')]).toEqual([null, undefined]);
+    expect([draggedIn(data, notebook), works('dragging')]).toEqual([null, false]);
   });
 });

@@ -1,16 +1,24 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 
-import { type Feature, onSwitchedOff } from './features';
+import { type Feature, onSwitchedOff, switchedOff } from './features';
+import { runSelfTest } from './selfTest';
 
-/** Says what this JupyterLab lacks. */
-const features: JupyterFrontEndPlugin<void> = {
-  id: 'tk-ai-extension:features',
-  description: 'Shows a notification of what does not work in this JupyterLab.',
+/** The self-test, which runs after the start and does not delay it. */
+const selfTest: JupyterFrontEndPlugin<void> = {
+  id: 'tk-ai-extension:self-test',
+  description:
+    'Switches off features that do not work in this JupyterLab, and shows a notification.',
   autoStart: true,
+  requires: [IRenderMimeRegistry],
   optional: [ITranslator],
-  activate: (app: JupyterFrontEnd, translator: ITranslator | null): void => {
+  activate: (
+    app: JupyterFrontEnd,
+    rendermime: IRenderMimeRegistry,
+    translator: ITranslator | null
+  ): void => {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     const where = trans.__('Claude’s extension in %1 %2:', app.name, app.version);
     const notify = (feature: Feature): void => {
@@ -19,7 +27,11 @@ const features: JupyterFrontEndPlugin<void> = {
       console.warn(`tk-ai-extension: "${feature}" is switched off. ${message}`);
       Notification.warning(message, { autoClose: false });
     };
-    void app.restored.then(() => onSwitchedOff(notify));
+    void app.restored.then(async () => {
+      await runSelfTest(app, rendermime);
+      switchedOff().forEach(notify);
+      onSwitchedOff(notify);
+    });
   }
 };
 
@@ -37,6 +49,6 @@ function fallback(feature: Feature, trans: TranslationBundle): string {
   }
 }
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [features];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [selfTest];
 
 export default plugins;

@@ -4,7 +4,8 @@ import type { Contents } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
 import type { Connection } from '../api/connection';
-import { forgetResults, onSwitchedOff } from '../lab/features';
+import { forgetResults, report, works } from '../lab/features';
+import { OpenNotebook } from './openNotebook';
 import { OpenNotebooks } from './openNotebooks';
 
 const of = {};
@@ -106,11 +107,19 @@ describe('a notebook that is open', () => {
     async missing => {
       const { tabs } = await page(missing);
       expect(tabs()).toEqual([]);
-      const off = jest.fn();
-      onSwitchedOff(off);
-      expect(off).toHaveBeenCalledWith('tabs');
+      expect(works('tabs')).toBe(false);
     }
   );
+
+  it('is not, once the self-test has found another way to save', async () => {
+    const { tabs } = await page();
+    const dispose = jest.spyOn(OpenNotebook.prototype, 'dispose');
+    report('tabs', false);
+    await Promise.resolve();
+    expect(tabs()).toEqual([]);
+    expect(dispose).toHaveBeenCalledTimes(1);
+    expect((await page()).tabs()).toEqual([]);
+  });
 
   it('reads its file again once the server has listed its new path', async () => {
     const get = jest.fn(() => Promise.resolve({ last_modified: '' }));

@@ -2,7 +2,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 
 import { hasMethods } from '../lab/context';
-import { switchOff } from '../lab/features';
+import { report, whenOff, works } from '../lab/features';
 import { serverPath } from '../common/drives';
 import type { Connection } from '../api/connection';
 import { OpenNotebook } from './openNotebook';
@@ -22,6 +22,12 @@ export class OpenNotebooks {
     window.addEventListener('focus', () => this._publishSoon());
     _connection.opened.connect(() => this._onOpened());
     _connection.received.connect((_, message) => this._onReceived(message));
+    whenOff('tabs', () => {
+      // From now on agents edit the files.
+      this._notebooks.forEach(each => each.dispose());
+      this._notebooks = [];
+      this._publishSoon();
+    });
     if (_connection.isOpen) {
       this._onOpened();
     }
@@ -38,8 +44,9 @@ export class OpenNotebooks {
       return;
     }
     if (!context.model.collaborative && !hasMethods(context)) {
-      // Agents edit its file.
-      switchOff('tabs');
+      report('tabs', false);
+    }
+    if (works('tabs') === false) {
       return;
     }
     const views = (): NotebookPanel[] => this._tracker.filter(each => each.context === context);
