@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2
 """The version of the schemas, in ``PRAGMA user_version``."""
 
 BUSY_TIMEOUT = 10.0
