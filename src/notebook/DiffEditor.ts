@@ -83,7 +83,16 @@ export function showDiff(
         extensions: [readOnly(trans.__('Now')), languageOf(cell), follow]
       },
       collapse: true,
-      revertControl: () => button(undoLabel(), '→'),
+      revertControl: () => {
+        const made = button(undoLabel(), '→');
+        // CodeMirror reverts at the press of the mouse alone; a key has none.
+        made.addEventListener('click', ({ detail }) => {
+          if (detail === 0) {
+            made.dispatchEvent(new MouseEvent('mousedown', { bubbles: true }));
+          }
+        });
+        return made;
+      },
       mergeControls: (type, action) => {
         const made =
           type === 'reject'

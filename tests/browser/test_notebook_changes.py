@@ -80,6 +80,9 @@ async def test_one_hunk_is_rejected_by_keys(lab: Lab) -> None:
         ".updateSource(0, 0, '# A note.\\n')"
     )
     await expect(reject).to_have_count(2)
+    # A wide window has the versions side by side.
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await expect(seen.review(2).locator(".cm-mergeView")).to_be_visible()
     await reject.last.press("Enter")
     await expect(reject).to_have_count(1)
     assert await seen.source(2) == "\n".join(["# A note.", *lines])
