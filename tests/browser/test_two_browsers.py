@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 
 import pytest
 from playwright.async_api import Page, expect
@@ -14,6 +16,7 @@ from tests.browser.open_notebook import (
     HAS,
     SHOWS,
     SOURCES,
+    WRITE,
     another,
     call,
     changed_twice,
@@ -128,3 +131,72 @@ async def test_a_request_about_one_notebook_changes_that_one_while_another_is_in
     await page.wait_for_function(HAS, arg=["a = 1", "done = 1"])
     await saved(lab, "asked.ipynb", ["a = 1", "done = 1"])
     assert [cell.source for cell in lab.notebook("other.ipynb").cells] == ["o = 1"]
+
+
+SOAK = 600
+"""Seconds."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK + 300)
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
+async def test_ten_minutes_of_two_people_and_an_agent_lose_and_double_nothing(
+    open_lab: OpenLab,
+) -> None:
+    """Edits, runs, undo, reloads, a page that is closed and one that is frozen, in random order."""
+    lab = await open_lab(collaboration=True)
+    write_notebook(lab.server.root / "n.ipynb", "# one:", "# two:", "# agent: 0")
+    pages = [await opened(lab, "n.ipynb"), await another(lab, "n.ipynb")]
+    sources, outputs = ["# one:", "# two:", "# agent: 0"], dict[str, str]()
+    done = Counter[str]()
+    chance, clock = random.Random(7), asyncio.get_running_loop().time
+    end = clock() + SOAK
+    while clock() < end:
+        number = sum(done.values())
+        action = chance.choice(
+            ("one", "two", "one", "two", "edit", "run", "run", "undo", "reload", "close", "freeze")
+        )
+        done[action] += 1
+        if action in ("one", "two"):
+            place = ("one", "two").index(action)
+            await pages[place].evaluate(WRITE, [place, f" {number}"])
+            sources[place] += f" {number}"
+            await reads(lab, "n.ipynb", sources[place])
+        elif action == "edit":
+            sources[2] = f"# agent: {number}"
+            await call(lab, "overwrite_cell", notebook="n.ipynb", cell=2, source=sources[2])
+        elif action == "run":
+            await _runs(lab, number, sources, outputs)
+        elif action == "undo":
+            await call(lab, "insert_cell", notebook="n.ipynb", source="gone", index=len(sources))
+            await call(lab, "undo", notebook="n.ipynb")
+        elif action == "reload":
+            await pages[1].reload()
+            await shown(pages[1], "n.ipynb")
+        elif action == "close":
+            await pages[1].context.close()
+            await _runs(lab, number, sources, outputs)
+            pages[1] = await another(lab, "n.ipynb")
+        else:
+            session = await pages[1].context.new_cdp_session(pages[1])
+            await session.send("Page.setWebLifecycleState", {"state": "frozen"})
+            await _runs(lab, number, sources, outputs)
+            await session.send("Page.setWebLifecycleState", {"state": "active"})
+            await session.detach()
+        for page in pages:
+            await page.wait_for_function(HAS, arg=sources)
+    await saved(lab, "n.ipynb", sources)
+    cells = lab.notebook("n.ipynb").cells
+    assert len({cell.id for cell in cells}) == len(cells)
+    found = {cell.source: [output.text for output in cell.outputs] for cell in cells[3:]}
+    assert found == {source: [text] for source, text in outputs.items()}, done
+
+
+async def _runs(lab: Lab, number: int, sources: list[str], outputs: dict[str, str]) -> None:
+    """An agent adds a cell at the end and runs it."""
+    source = f"print({number})"
+    place = len(sources)
+    ran = await call(lab, "insert_and_execute_cell", notebook="n.ipynb", source=source, index=place)
+    assert ran["status"] == "ok", ran
+    sources.append(source)
+    outputs[source] = f"{number}\n"
