@@ -120,7 +120,8 @@ class PooledLab:
             await delete("api/sessions", "")
             await delete("api/kernels", "")
             (root / USED).mkdir()
-            for path in root.glob("*.ipynb"):
+            # Not the temporary file of a save.
+            for path in root.glob("[!.]*.ipynb"):
                 moved = {"path": f"{USED}/{self._count} {path.name}"}
                 answer = await http.patch(f"{url}api/contents/{quote(path.name)}", json=moved)
                 assert answer.status_code == 200, answer.text

@@ -14,7 +14,7 @@ from tk_ai_extension.kernels.environment import allowed_environment, inherited_e
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.kernels.stack import find_execution_stack
-from tk_ai_extension.model.callers import Mode
+from tk_ai_extension.model.callers import Mode, Notices
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.contents import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.live import NotebookRouter
@@ -23,7 +23,7 @@ from tk_ai_extension.server.files import ContentsFiles
 from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import Files, FolderFiles
-from tk_ai_extension.workspace.journal import Journal, Notices
+from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state_folder import state_folder, state_path
 from tk_ai_extension.workspace.workspace import Limits, Workspace

@@ -1,6 +1,6 @@
 """The journal: all changes and runs through tools, with author, time and cell contents, in SQLite.
 
-`ActivityFeed` publishes what happens in a notebook now; `Notices` come with a caller's next result.
+`ActivityFeed` publishes what happens in a notebook now.
 
 A change is written once, when it is in the notebook and before it is answered. A run is written before
 its code runs, so that a crash leaves a record, and again at its end. A refusal, which changes nothing,
@@ -16,7 +16,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     Collection,
@@ -765,39 +765,3 @@ class ActivityFeed:
                 await subscriber.changed.wait()
         finally:
             self._subscribers.discard(subscriber)
-
-
-MAX_CALLERS = 1_000
-MAX_NOTICES = 20
-
-
-class Notices:
-    """Notices that are delivered with a caller's next result. At the limits, the oldest are dropped."""
-
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[str, list[str]] = OrderedDict()
-        self._for_anybody: list[str] = []
-
-    def add(self, caller: str | Caller, notice: str) -> None:
-        """Add a notice for a caller, given as such or by identity, unless it is pending already."""
-        identity = caller if isinstance(caller, str) else caller.identity
-        waiting = self._waiting.setdefault(identity, [])
-        if notice not in waiting:
-            waiting.append(notice)
-            del waiting[:-MAX_NOTICES]
-        while len(self._waiting) > MAX_CALLERS:
-            self._waiting.popitem(last=False)
-
-    def add_for_anybody(self, notice: str) -> None:
-        """Add a notice to the next result of any caller."""
-        self._for_anybody.append(notice)
-        del self._for_anybody[:-MAX_NOTICES]
-
-    def forget(self, caller: Caller) -> None:
-        """Drop the notices of a caller whose session has ended."""
-        self._waiting.pop(caller.identity, None)
-
-    def take(self, caller: Caller) -> list[str]:
-        """Remove and return the notices for this caller."""
-        for_anybody, self._for_anybody = self._for_anybody, []
-        return self._waiting.pop(caller.identity, []) + for_anybody

@@ -18,7 +18,7 @@ from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
-from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.callers import Caller, Notices
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -29,7 +29,6 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, ExecutionRequest
-from tk_ai_extension.workspace.journal import Notices
 from tk_ai_extension.workspace.runs import Run, Step
 from tk_ai_extension.workspace.tool_bridge import Answer, ToolBridge
 

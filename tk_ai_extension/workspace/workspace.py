@@ -14,7 +14,7 @@ from tk_ai_extension.kernels.base import KernelEvent
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
-from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.callers import Caller, Notices
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
     InvalidArguments,
@@ -29,7 +29,7 @@ from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
 from tk_ai_extension.workspace.files import Files
-from tk_ai_extension.workspace.journal import ActivityFeed, Commits, Journal, Notices
+from tk_ai_extension.workspace.journal import ActivityFeed, Commits, Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.runs import FairQueue, KernelQueries
