@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ from tk_ai_extension.notebooks.outputs import (
     RunningOutputs,
     SinkGone,
 )
-from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.pages import LeftSave, Pages, Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.reading import TabReplica
 from tk_ai_extension.notebooks.transactions import EditTransaction, Effect, LoadedNotebook
 
@@ -189,12 +189,20 @@ class LiveDocument(NotebookDocument):
         if tab is None:
             return await self._kept.apply(operations)
         self._kept.check_writable()
-        return await self._apply_in(tab, operations, reads=number > 0)
+        async with AsyncExitStack() as stack:
+            return await self._apply_in(tab, operations, stack, reads=number > 0)
 
     async def _apply_in(
-        self, tab: Tab, operations: Sequence[Operation], *, reads: bool
+        self, tab: Tab, operations: Sequence[Operation], stack: AsyncExitStack, *, reads: bool
     ) -> Applied | None:
-        """Apply operations in the tab; return None if the edit must be computed again."""
+        """Apply operations in the tab; return None if the edit must be computed again.
+
+        Args:
+            tab: The tab.
+            operations: The operations.
+            stack: Lets others save the tab afterwards.
+            reads: Whether the tab is read first.
+        """
         live: LiveEdit | None = None
         try:
             async with self._tabs.locked(tab, reads=reads) as replica:
@@ -208,6 +216,7 @@ class LiveDocument(NotebookDocument):
                 if not edit.effects:
                     return Applied(pulled.snapshot, ())
                 live = LiveEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
+                stack.push_async_callback(live.release)
                 if not await live.apply():
                     return None
                 after = replica.snapshot(self.path)
@@ -302,8 +311,9 @@ class LiveEdit:
         self._tab = tab
         self._kept = kept
         self._op, self._revert_op = uuid.uuid4().hex, uuid.uuid4().hex
-        # The file's hash, if the tab has left the save to the server.
-        self._base: str | None = None
+        # The save that the tab has left to the server; `save_lock` is held for it.
+        self._left: LeftSave | None = None
+        self._holds = False
         # The version after which a change of its cells by others forbids the revert.
         self._since = tab.replica.version
 
@@ -325,8 +335,14 @@ class LiveEdit:
             # The edit says what becomes of the outputs so far; the page saves unless others come.
             self._tab.runs.pop(self.ids[effect.slot], None)
         message = {"op": self._op, "since": self._since, **steps}
-        if not self._tab.save_lock.locked():
-            message |= {"ops": [*self._tab.edits], "cells": [*self._tab.runs]}
+        edits, runs = {**self._tab.edits}, {**self._tab.runs}
+        is_free = not self._tab.save_lock.locked() and self._tab.write is not None
+        if is_free and not self._tab.shared:
+            # Held from here to the end of a save that the tab leaves to the server: it waits for that.
+            await self._tab.save_lock.acquire()
+            self._holds = True
+            self._tab.saves_begun += 1
+            message |= {"ops": [*edits], "cells": [*runs]}
         asked = 0
 
         async def ask() -> Json:
@@ -343,8 +359,24 @@ class LiveEdit:
         answer = await self._ask_again(ask)
         if not answer["applied"]:
             self._tab.edits.pop(self._op, None)
-        self._base = answer.get("base")
+        if (base := answer.get("base")) is None:
+            await self.release()
+        else:
+            self._left = LeftSave(base, edits, runs)
+            for name in edits:
+                self._tab.edits.pop(name, None)
+            for name in runs:
+                self._tab.runs.pop(name, None)
         return bool(answer["applied"])
+
+    async def release(self) -> None:
+        """Let others save the tab, and the tab save itself what it has left to a save that failed."""
+        if self._left is not None:
+            self._left = None
+            await self._tab.tell("written", hash=None)
+        if self._holds:
+            self._holds = False
+            self._tab.save_lock.release()
 
     def _steps(self, effects: Sequence[Effect], needs: Sequence[str], *, ordered: bool) -> Json:
         touched = [self.ids[effect.slot] for effect in effects if effect.action != "insert"]
@@ -363,8 +395,14 @@ class LiveEdit:
         try:
             if self._tab.shared:
                 return await self._ask_again(self._save_in_room)
-            base, self._base = self._base, None
-            await self._ask_again(partial(self._tabs.save, self._tab, base))
+            left, self._left = self._left, None
+            if left is not None:
+                try:
+                    await self._tabs.save_left(self._tab, left)
+                    return True
+                except TabGone:
+                    await self.release()
+            await self._ask_again(partial(self._tabs.save, self._tab))
         except TabGone:
             return await self.is_in_file()
         except (TabRefused, ToolError) as error:

@@ -18,9 +18,11 @@ from collections.abc import (
     Callable,
     Collection,
     Coroutine,
+    Mapping,
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -127,6 +129,21 @@ class Write(Protocol):
     ) -> str | None:
         """Return the file's hash afterwards; None if its hash was not ``base``."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSave:
+    """A save that a page leaves to the server.
+
+    Attributes:
+        base: The file's hash before.
+        edits: The edits that the page has and the file lacks, by their ids.
+        runs: The cells with outputs that the file lacks.
+    """
+
+    base: str
+    edits: Mapping[str, EditTransaction]
+    runs: Mapping[str, RunningOutputs]
 
 
 class PageConnection(Protocol):
@@ -537,12 +554,8 @@ class Pages:
                 await tab.replica.update(tab.ask)
             yield tab.replica
 
-    async def save(self, tab: Tab, base: str | None = None) -> None:
+    async def save(self, tab: Tab) -> None:
         """Save a tab, and have other tabs with the notebook refresh. Callers share a save that waits.
-
-        Args:
-            tab: The tab.
-            base: The file's hash, if the tab has already left this save to the server.
 
         Raises:
             TabGone, TabRefused.
@@ -556,8 +569,23 @@ class Pages:
             number = tab.saves_begun
             if tab.saving is not None:
                 tab.saving.cancel()
-            await _save(tab, base)
+            await _save(tab)
             tab.saves_done = number
+        self._refresh_others(tab)
+
+    async def save_left(self, tab: Tab, left: LeftSave) -> None:
+        """Make a save that the page left to the server with an answer; the caller holds `save_lock`.
+
+        Raises:
+            TabGone, TabRefused.
+            ReadOnly, DiskFull, SaveFailed, NotebookNotFound: The file cannot be written.
+        """
+        number = tab.saves_begun
+        await _write(tab, left)
+        tab.saves_done = number
+        self._refresh_others(tab)
+
+    def _refresh_others(self, tab: Tab) -> None:
         for other in self.present(tab.path):
             if other is not tab and not other.shared:
                 self.spawn(_refresh(other), f"refresh {tab.path}")
@@ -645,28 +673,28 @@ def _listed(listed: list[Any]) -> list[Json]:
     return listed
 
 
-async def _save(tab: Tab, base: str | None) -> None:
+async def _save(tab: Tab) -> None:
     """Save a tab.
 
     A page that differs from the file by changes of the server alone says so and waits: the server makes
     the same changes to the file, and the cost follows them. Otherwise the page saves the whole notebook.
-
-    Args:
-        tab: The tab.
-        base: The file's hash, if the page has said so in its last answer.
     """
     edits, tab.edits = tab.edits, {}
     runs, tab.runs = tab.runs, {}
     if tab.shared or tab.write is None:
         await tab.ask("save")
         return
-    if base is None:
-        base = (await tab.ask("save", ops=[*edits], cells=[*runs])).get("base")
-    if base is None:
-        return
+    base = (await tab.ask("save", ops=[*edits], cells=[*runs])).get("base")
+    if base is not None:
+        await _write(tab, LeftSave(base, edits, runs))
+
+
+async def _write(tab: Tab, left: LeftSave) -> None:
+    """Write what a page leaves to the server; the page waits for it."""
+    assert tab.write is not None
     written: str | None = None
     try:
-        written = await tab.write(base, [*edits.values()], [*runs.values()])
+        written = await tab.write(left.base, [*left.edits.values()], [*left.runs.values()])
     finally:
         # Also after an error, so that the page does not wait.
         await tab.tell("written", hash=written)
