@@ -12,13 +12,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
-from tk_ai_extension.model.diffs import text_edits
+from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import (
     Conflict,
@@ -50,7 +48,14 @@ from tk_ai_extension.notebooks.outputs import (
 )
 from tk_ai_extension.notebooks.pages import LeftSave, Pages, Tab, TabGone, TabRefused
 from tk_ai_extension.notebooks.reading import TabReplica
-from tk_ai_extension.notebooks.transactions import EditTransaction, Effect, LoadedNotebook
+from tk_ai_extension.notebooks.transactions import (
+    EditTransaction,
+    Effect,
+    LoadedNotebook,
+    inverse,
+    step,
+    utf16,
+)
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
@@ -336,8 +341,8 @@ class LiveEdit:
             self._tab.runs.pop(self.ids[effect.slot], None)
         message = {"op": self._op, "since": self._since, **steps}
         edits, runs = {**self._tab.edits}, {**self._tab.runs}
-        is_free = not self._tab.save_lock.locked() and self._tab.write is not None
-        if is_free and not self._tab.shared:
+        is_free = not self._tab.save_lock.locked() and self._tab.savers == 0
+        if is_free and self._tab.write is not None and not self._tab.shared:
             # Held from here to the end of a save that the tab leaves to the server: it waits for that.
             await self._tab.save_lock.acquire()
             self._holds = True
@@ -382,7 +387,7 @@ class LiveEdit:
         touched = [self.ids[effect.slot] for effect in effects if effect.action != "insert"]
         return {
             "needs": {"order": ordered, "cells": [*dict.fromkeys([*touched, *needs])]},
-            "steps": [_step(effect, self.ids[effect.slot]) for effect in effects],
+            "steps": [step(effect, self.ids[effect.slot]) for effect in effects],
         }
 
     async def save(self) -> bool:
@@ -444,7 +449,7 @@ class LiveEdit:
         Raises:
             SaveFailed: The tab does not say.
         """
-        effects = [_inverse(effect) for effect in reversed(self.edit.effects)]
+        effects = [inverse(effect) for effect in reversed(self.edit.effects)]
         # Cells that were only set may have been moved by others.
         steps = self._steps(effects, (), ordered=any(effect.reorders for effect in effects))
         message = {"op": self._revert_op, "reverts": self._op, **steps}
@@ -514,66 +519,6 @@ class LiveEdit:
                 either = {end.source: True, self.before.cells[effect.slot].source: False}
                 return None if cell is None else either.get(cell.source)
         return None
-
-
-def _step(effect: Effect, cell_id: str) -> Json:
-    """Return an effect as the step that a tab applies (`src/tabs/protocol.ts`)."""
-    before, after = effect.before, effect.after
-    if after is None:
-        return {"do": "delete", "id": cell_id}
-    if effect.action == "move":
-        return {"do": "move", "id": cell_id, "to": effect.to}
-    if before is None:
-        return {"do": "insert", "index": effect.index, "cell": _stored(after, cell_id)}
-    if after.type != before.type:
-        # JupyterLab creates a cell's widget once, for its type at that time.
-        return {"do": "replace", "id": cell_id, "cell": _stored(after, cell_id)}
-    step: Json = {"do": "set", "id": cell_id}
-    if after.source != before.source:
-        step["source"] = _edits(before.source, encodable(after.source))
-    if after.type == "code":
-        if after.outputs != before.outputs:
-            step["outputs"] = encodable(list(after.outputs))
-        if after.execution_count != before.execution_count:
-            step["execution_count"] = after.execution_count
-    return step
-
-
-def _inverse(effect: Effect) -> Effect:
-    """Return the effect that takes an effect back."""
-    back = replace(effect, before=effect.after, after=effect.before)
-    match effect.action:
-        case "insert":
-            return replace(back, action="delete")
-        case "delete":
-            return replace(back, action="insert")
-        case "move":
-            return replace(back, index=effect.to, to=effect.index)
-        case _:
-            return back
-
-
-def _stored(content: CellContent, cell_id: str) -> Json:
-    return encodable({**cellforms.stored_cell(content, as_lines=False), "id": cell_id})
-
-
-def _edits(old: str, new: str) -> list[Json]:
-    """Return minimal edits of a source, last one first, with indexes in UTF-16 code units."""
-    found: list[Json] = []
-    for edit in reversed(text_edits(old, new)):
-        start = utf16(old[: edit.start])
-        end = start + utf16(old[edit.start : edit.end])
-        found.append({"start": start, "end": end, "text": edit.new})
-    return found
-
-
-def utf16(text: str) -> int:
-    """Return the length of a text in UTF-16 code units, as JavaScript counts it.
-
-    >>> utf16("a"), utf16("😀")
-    (1, 2)
-    """
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _content(cell: Cell | None) -> tuple[str, str, int | None] | None:

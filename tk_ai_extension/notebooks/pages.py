@@ -178,6 +178,7 @@ class Tab:
         write: Writes what it has to the file; see `Write`. None until somebody has opened the notebook.
         edits: Edits since its last save, each by its id.
         runs: The cells with outputs since its last save.
+        savers: How many callers save it or wait for that.
     """
 
     def __init__(self, page: Page, name: str, notebook: Notebook) -> None:
@@ -198,6 +199,7 @@ class Tab:
         self.runs: dict[str, RunningOutputs] = {}
         self.save_lock = asyncio.Lock()
         self.saves_begun = self.saves_done = 0
+        self.savers = 0
 
     @property
     def path(self) -> str:
@@ -562,15 +564,19 @@ class Pages:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound: The file cannot be written.
         """
         begun = tab.saves_begun
-        async with tab.save_lock:
-            if tab.saves_done > begun:
-                return
-            tab.saves_begun += 1
-            number = tab.saves_begun
-            if tab.saving is not None:
-                tab.saving.cancel()
-            await _save(tab)
-            tab.saves_done = number
+        tab.savers += 1
+        try:
+            async with tab.save_lock:
+                if tab.saves_done > begun:
+                    return
+                tab.saves_begun += 1
+                number = tab.saves_begun
+                if tab.saving is not None:
+                    tab.saving.cancel()
+                await _save(tab)
+                tab.saves_done = number
+        finally:
+            tab.savers -= 1
         self._refresh_others(tab)
 
     async def save_left(self, tab: Tab, left: LeftSave) -> None:

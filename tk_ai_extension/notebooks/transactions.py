@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tk_ai_extension.model.cells import CellContent, Snapshot, cell_keys, source_hash
+from tk_ai_extension.model.diffs import text_edits
+from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
@@ -439,3 +441,63 @@ def _id_of(seed: str, taken: Sequence[str]) -> str:
     """Return a deterministic id for a new cell, so that an approval of the plan stays valid."""
     cell_id = f"c{source_hash(seed)[:7]}"
     return cell_id if cell_id not in taken else _id_of(f"{seed}+", taken)
+
+
+def step(effect: Effect, cell_id: str) -> Json:
+    """Return an effect as the step that a tab applies (`src/tabs/protocol.ts`)."""
+    before, after = effect.before, effect.after
+    if after is None:
+        return {"do": "delete", "id": cell_id}
+    if effect.action == "move":
+        return {"do": "move", "id": cell_id, "to": effect.to}
+    if before is None:
+        return {"do": "insert", "index": effect.index, "cell": _stored(after, cell_id)}
+    if after.type != before.type:
+        # JupyterLab creates a cell's widget once, for its type at that time.
+        return {"do": "replace", "id": cell_id, "cell": _stored(after, cell_id)}
+    found: Json = {"do": "set", "id": cell_id}
+    if after.source != before.source:
+        found["source"] = _edits(before.source, encodable(after.source))
+    if after.type == "code":
+        if after.outputs != before.outputs:
+            found["outputs"] = encodable(list(after.outputs))
+        if after.execution_count != before.execution_count:
+            found["execution_count"] = after.execution_count
+    return found
+
+
+def inverse(effect: Effect) -> Effect:
+    """Return the effect that takes an effect back."""
+    back = replace(effect, before=effect.after, after=effect.before)
+    match effect.action:
+        case "insert":
+            return replace(back, action="delete")
+        case "delete":
+            return replace(back, action="insert")
+        case "move":
+            return replace(back, index=effect.to, to=effect.index)
+        case _:
+            return back
+
+
+def _stored(content: CellContent, cell_id: str) -> Json:
+    return encodable({**cellforms.stored_cell(content, as_lines=False), "id": cell_id})
+
+
+def _edits(old: str, new: str) -> list[Json]:
+    """Return minimal edits of a source, last one first, with indexes in UTF-16 code units."""
+    found: list[Json] = []
+    for edit in reversed(text_edits(old, new)):
+        start = utf16(old[: edit.start])
+        end = start + utf16(old[edit.start : edit.end])
+        found.append({"start": start, "end": end, "text": edit.new})
+    return found
+
+
+def utf16(text: str) -> int:
+    """Return the length of a text in UTF-16 code units, as JavaScript counts it.
+
+    >>> utf16("a"), utf16("😀")
+    (1, 2)
+    """
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
