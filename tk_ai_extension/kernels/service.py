@@ -272,6 +272,15 @@ class Kernels:
         """
         wanted = kernel_name or self._manager.default_kernel_name
         name = find_kernelspec(await self.kernelspecs(), wanted).name
+        try:
+            return await self._start(name, path)
+        except KernelStartFailed as error:
+            # Its ports were free when they were chosen, and are not any more.
+            if "Address already in use" not in error.message:
+                raise
+            return await self._start(name, path)
+
+    async def _start(self, name: str, path: str | None) -> str:
         clock = asyncio.get_running_loop().time
         kernel_id, tail = await self._starts.complete(
             self._launch(name, path),
