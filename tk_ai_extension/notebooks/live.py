@@ -376,12 +376,12 @@ class LiveEdit:
 
     async def release(self) -> None:
         """Let others save the tab, and the tab save itself what it has left to a save that failed."""
-        if self._left is not None:
-            self._left = None
-            await self._tab.tell("written", hash=None)
         if self._holds:
             self._holds = False
             self._tab.save_lock.release()
+        if self._left is not None:
+            self._left = None
+            await self._tab.tell("written", hash=None)
 
     def _steps(self, effects: Sequence[Effect], needs: Sequence[str], *, ordered: bool) -> Json:
         touched = [self.ids[effect.slot] for effect in effects if effect.action != "insert"]
