@@ -207,21 +207,19 @@ class RemoteKernel(Kernel):
         """Check a kernel that runs code or is stopped, until the gateway no longer has it."""
         clock = asyncio.get_running_loop().time
         while self.ending is None:
+            interval = LOOK_INTERVAL if self._announced_at is None else RETRY_INTERVAL
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_INTERVAL):
+                async with asyncio.timeout(interval):
                     await self._look_now.wait()
+            self._look_now.clear()
             if not self._is_listed():
                 self._end(SHUT_DOWN)
             elif self._announced_at is not None or (self.connection and self.connection.has_runs):
                 await self._look()
                 if self.connection is not None:
                     self.connection.probe()
-            if self._announced_at is not None:
-                await asyncio.sleep(RETRY_INTERVAL)
-                if clock() > self._announced_at + SHUTDOWN_TIMEOUT:
-                    self._replace(RESTARTED)
-            else:
-                self._look_now.clear()
+            if self._announced_at is not None and clock() > self._announced_at + SHUTDOWN_TIMEOUT:
+                self._replace(RESTARTED)
         return self.ending
 
     def restarted(self) -> None:
