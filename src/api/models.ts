@@ -402,8 +402,6 @@ export interface Proposal {
   notebook: string | null;
   /** The kernel that runs the code; None if nothing runs. */
   kernel: KernelReference | null;
-  /** The number of characters that were left out to shorten the steps. */
-  omitted: number;
 }
 /** One step of a proposal. */
 export interface ProposalStep {

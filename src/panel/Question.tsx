@@ -323,7 +323,6 @@ const FROM_THE_RIGHT =
 
 /** All steps of a proposed call. Nothing is collapsed, and code is verbatim. */
 function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
-  const { trans } = useServices();
   const runs = new Set(proposal.steps.map(step => step.runs));
   const isMixed = runs.size > 1;
   return (
@@ -334,16 +333,6 @@ function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
       {proposal.steps.map((step, place) => (
         <Step key={place} step={step} notebook={proposal.notebook} marked={isMixed} />
       ))}
-      {proposal.omitted > 0 && (
-        <div className="tk-Question-problem">
-          {trans._n(
-            '%2 more character is not shown.',
-            '%2 more characters are not shown.',
-            proposal.omitted,
-            proposal.omitted.toLocaleString()
-          )}
-        </div>
-      )}
     </>
   );
 }

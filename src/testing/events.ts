@@ -111,8 +111,7 @@ export const PROPOSAL: Proposal = {
     }
   ],
   notebook: 'a.ipynb',
-  kernel: null,
-  omitted: 0
+  kernel: null
 };
 
 /** A request for permission by an agent. */

@@ -256,7 +256,7 @@ async def test_code_that_looks_like_a_title_or_a_removed_line_is_code_that_runs(
     (step,) = request.proposal.steps
     assert (step.runs, step.code) == (True, hostile)
     sent = request.as_dict()["proposal"]["steps"][0]["lines"]
-    assert [line["text"] for line in sent] == hostile.split("\n")
+    assert [line["text"] for line in sent] == hostile.replace("\x1b", "⟨U+001B⟩").split("\n")
     assert {line["mark"] for line in sent} == {" "}
     text = request.preview.split("\n")
     assert [line for line in text if not line.startswith(" ")] == ["Run code"]

@@ -17,11 +17,10 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     PermissionRequired,
 )
-from tk_ai_extension.model.proposals import STEP_COST
+from tk_ai_extension.model.proposals import MAX_SHOWN
 from tk_ai_extension.notebooks.notebook import Notebooks
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, PermissionRequest, Reply
 from tk_ai_extension.workspace.permissions import (
-    MAX_PREVIEW,
     MODES,
     PermissionDecision,
     PermissionPolicy,
@@ -178,16 +177,24 @@ class TestApprovals:
         await refused(policy, **other)
         await check(policy)
 
-    async def test_the_code_behind_a_preview_that_was_cut_counts_too(self) -> None:
+    async def test_what_is_too_large_to_be_shown_is_refused_and_nothing_is_asked(self) -> None:
         policy = PermissionPolicy()
-        shown = "x" * MAX_PREVIEW
-        permission = await refused(policy, code=f"{shown} harmless")
+        with pytest.raises(LimitReached, match="more than a person is asked to read"):
+            await check(policy, code="x" * MAX_SHOWN)
+        assert policy.pending("ada") == []
+        await refused(policy, code="x" * (MAX_SHOWN - 1_000))
         (request,) = policy.pending("ada")
-        left_out = STEP_COST + len(" harmless")
-        assert request.proposal.omitted == left_out
-        assert request.preview.endswith(f"x\n… and {left_out} more characters")
-        policy.answer("ada", permission, "once")
-        await refused(policy, code=f"{shown} harmful")
+        assert request.preview.endswith("x" * (MAX_SHOWN - 1_000))
+
+    async def test_hidden_characters_are_written_out_in_text_and_in_json(self) -> None:
+        policy = PermissionPolicy()
+        hidden = "\u034f\u115f\u17b4\u180b\u200b\u202e\u2800\u3164\ufe00\uffa0\U000e0100\U000e0020\x1b\u00a0"
+        await refused(policy, code=f"a{'a'.join(hidden)}\tdone = '❤\ufe0f 👩\u200d💻 क\u200d'")
+        (request,) = policy.pending("ada")
+        line = "a".join(["", *(f"⟨U+{ord(char):04X}⟩" for char in hidden)])
+        line += "\tdone = '❤\ufe0f 👩\u200d💻 क\u200d'"
+        assert line in request.preview
+        assert request.as_dict()["proposal"]["steps"][0]["lines"][0]["text"] == line
 
     @pytest.mark.parametrize("answer", CHAT)
     async def test_in_a_chat_it_covers_the_effect_for_this_caller(self, answer: Answer) -> None:

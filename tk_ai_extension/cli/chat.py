@@ -199,8 +199,6 @@ def _proposed(proposal: Mapping[str, Any]) -> str:
     for step in proposal["steps"] or [{**proposal, "lines": ()}]:
         lines.append(f"  {step['title']}")
         lines += [f"  {line['mark']}{line['text']}" for line in step["lines"]]
-    if proposal["omitted"]:
-        lines.append(f"  … and {proposal['omitted']:,} more characters")
     return "\n".join(lines)
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+import re
+import unicodedata
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tk_ai_extension.model.cells import CellType
@@ -43,8 +45,15 @@ INTERNAL = {"internal": True}
 
 MAX_TITLE = 500
 """Maximum characters of a title."""
-STEP_COST = 100
-"""Characters that a step counts in addition to its lines when a proposal is shortened."""
+IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Printable characters that show nothing: `Default_Ignorable_Code_Point` of Unicode, and the empty
+Braille pattern."""
+JOINERS = "\u200c\u200d\ufe0e\ufe0f"
+"""Joiners and variation selectors: they shape the character before them."""
+MAX_SHOWN = 100_000
+"""Maximum characters of a proposal: more cannot be read before an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +136,8 @@ class ProposalStep:
         """The code that is run."""
         return "\n".join(line.text for line in self.lines if line.mark in " +")
 
-    @classmethod
-    def from_dict(cls, value: Json) -> ProposalStep:
-        """Return the step from the JSON of `as_dict`, without the hash of its cell."""
-        return cls(
-            value["kind"],
-            value["title"],
-            value["cell"] and CellReference(**value["cell"]),
-            value["to"],
-            value["runs"],
-            tuple(Line(line["mark"], line["text"]) for line in value["lines"]),
-            cell_type=value["cell_type"],
-        )
-
     def as_dict(self) -> Json:
-        """Return the step as JSON."""
+        """Return the step as JSON, with hidden characters written out."""
         return {
             "kind": self.kind,
             "title": one_line(self.title),
@@ -149,7 +145,7 @@ class ProposalStep:
             "cell_type": self.cell_type,
             "to": self.to,
             "runs": self.runs,
-            "lines": [{"mark": line.mark, "text": line.text} for line in self.lines],
+            "lines": [{"mark": line.mark, "text": visible(line.text)} for line in self.lines],
         }
 
 
@@ -167,22 +163,12 @@ class Proposal:
         steps: The steps, in order.
         notebook: The path of the notebook that the call concerns; None for none or several.
         kernel: The kernel that runs the code; None if nothing runs.
-        omitted: The number of characters that were left out to shorten the steps.
     """
 
     title: str
     steps: tuple[ProposalStep, ...] = ()
     notebook: str | None = None
     kernel: KernelReference | None = None
-    omitted: int = 0
-
-    @classmethod
-    def from_dict(cls, value: Json) -> Proposal:
-        """Return the proposal from the JSON of `as_dict`, without internal fields."""
-        steps = tuple(ProposalStep.from_dict(step) for step in value["steps"])
-        kernel = value["kernel"] and KernelReference(**value["kernel"])
-        title = value["title"]
-        return cls(title, steps, value["notebook"], kernel, value["omitted"])
 
     @property
     def runs(self) -> bool:
@@ -194,28 +180,33 @@ class Proposal:
         """Whether a step makes a browser load something from another host."""
         return any(step.loads for step in self.steps)
 
+    @property
+    def size(self) -> int:
+        """The number of characters of its titles and lines."""
+        lines = (line for step in self.steps for line in step.lines)
+        return sum(len(step.title) + 1 for step in self.steps) + sum(
+            len(line.text) + 1 for line in lines
+        )
+
     def as_dict(self) -> Json:
-        """Return the proposal as JSON."""
+        """Return the proposal as JSON, with hidden characters written out."""
         return {
             "notebook": self.notebook,
             "kernel": self.kernel and self.kernel.as_dict(),
             "title": one_line(self.title),
             "steps": [step.as_dict() for step in self.steps],
-            "omitted": self.omitted,
         }
 
     def as_text(self) -> str:
         """Return the proposal as plain text: titles, and marked lines of code and diffs.
 
-        A title has no mark, so no line of code can be read as a title. Invisible characters and
-        those that change the text direction are escaped.
+        A title has no mark, so no line of code can be read as a title. Hidden characters are
+        written out (`visible`).
         """
         parts: list[str] = []
         for step in self.steps:
             parts.append(one_line(step.title))
             parts += [f"{line.mark}{visible(line.text)}" for line in step.lines]
-        if self.omitted:
-            parts.append(f"… and {self.omitted:,} more characters")
         return "\n".join(parts) or one_line(self.title)
 
     def digest(self) -> str:
@@ -234,40 +225,44 @@ class Proposal:
         exact = json.dumps([self.notebook, kernel, steps])
         return hashlib.blake2b(exact.encode(), digest_size=16).hexdigest()
 
-    def bounded(self, limit: int) -> Proposal:
-        """Return the proposal with its steps shortened to about ``limit`` characters."""
-        left, omitted = limit, 0
-        steps: list[ProposalStep] = []
-        for step in self.steps:
-            if left <= 0:
-                omitted += STEP_COST + sum(len(line.text) + 1 for line in step.lines)
-                continue
-            left -= STEP_COST
-            lines: list[Line] = []
-            for line in step.lines:
-                if left > 0:
-                    lines.append(Line(line.mark, line.text[:left]))
-                omitted += max(0, len(line.text) - max(left, 0))
-                left -= len(line.text) + 1
-            steps.append(replace(step, lines=tuple(lines)))
-        if not omitted:
-            return self
-        return replace(self, steps=tuple(steps), omitted=self.omitted + omitted)
-
 
 def one_line(text: str) -> str:
-    """Return a text as one line with invisible characters and line breaks escaped."""
-    shown = visible(text[: MAX_TITLE + 1]).replace("\t", "\\t")
+    """Return a text as one line with hidden characters and line breaks written out."""
+    shown = visible(text[: MAX_TITLE + 1]).replace("\t", "⟨U+0009⟩")
     return shown if len(shown) <= MAX_TITLE else f"{shown[:MAX_TITLE]}…"
 
 
 def visible(text: str) -> str:
-    """Return a line with unprintable characters escaped, except tabs."""
-    if text.isprintable():
+    """Return a line with the characters written out that cannot be seen, except tabs.
+
+    These are control and format characters, unusual spaces, and those that Unicode lets a program
+    ignore. A joiner or variation selector stays after an emoji or a letter whose script needs it.
+
+    >>> visible("x\u3164 = 1\u202e")
+    'x⟨U+3164⟩ = 1⟨U+202E⟩'
+    """
+    if text.isascii() and text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in text
+        f"⟨U+{ord(char):04X}⟩"
+        if _is_hidden(char) and not _joins(char, text[place - 1 : place])
+        else char
+        for place, char in enumerate(text)
     )
+
+
+def _is_hidden(char: str) -> bool:
+    is_shown = char.isprintable() or char == "\t"
+    return not is_shown or IGNORABLE.match(char) is not None
+
+
+def _joins(char: str, before: str) -> bool:
+    """Whether a character shapes the one before it."""
+    if char not in JOINERS or not before:
+        return False
+    category = unicodedata.category(before)
+    is_latin = unicodedata.name(before, "").startswith(("LATIN ", "GREEK ", "CYRILLIC "))
+    return category in ("So", "Sk", "Mn", "Mc") or (category == "Lo" and not is_latin)
 
 
 def marked(mark: Mark, text: str) -> tuple[Line, ...]:

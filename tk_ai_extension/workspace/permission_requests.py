@@ -51,8 +51,7 @@ class PermissionRequest:
         effect: The effect of the call.
         notebook: The path of the notebook that it concerns, or None.
         about: That notebook.
-        proposal: What the call will do: the diff or the code. If it is very long, it is shortened
-            (`Proposal.omitted`).
+        proposal: What the call will do: the whole diff or code.
         arguments_hash: A hash over the tool, its exact arguments, and the whole proposal with its
             notebook, kernel, cells and sources. An approval applies only to this.
         created: The time in seconds since the epoch.

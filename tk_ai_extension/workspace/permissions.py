@@ -25,7 +25,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     PermissionRequired,
 )
-from tk_ai_extension.model.proposals import Proposal
+from tk_ai_extension.model.proposals import MAX_SHOWN, Proposal
 from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
 from tk_ai_extension.workspace.permission_requests import (
     Answer,
@@ -182,8 +182,6 @@ class StandingApprovals:
 MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 """The modes, strictest first."""
 
-MAX_PREVIEW = 20_000
-"""Maximum characters of a proposal that a person is shown. The approval is bound to the whole."""
 MAX_MESSAGE = 2_000
 """Maximum characters of a message with a denial."""
 MAX_PENDING = 100
@@ -345,7 +343,8 @@ class PermissionPolicy:
             PermissionRequired: A person must approve the call, and nobody could be asked during it.
                 ``details["permission_id"]`` is the request's id. Repeating the call before the
                 answer returns the same id.
-            LimitReached: The user has too many pending requests.
+            LimitReached: The call is too large to be shown whole, or the user has too many pending
+                requests.
             Conflict: The notebook was renamed or deleted before the answer.
         """
         mode = self.mode(caller)
@@ -471,6 +470,12 @@ class PermissionPolicy:
                 and request.id not in self._asking
             ):
                 return request
+        if proposal.size > MAX_SHOWN:
+            raise LimitReached(
+                f"{tool} needs the user's approval, and {proposal.size:,} characters are more than "
+                f"a person is asked to read at once ({MAX_SHOWN:,}).",
+                hint="Split it into smaller calls.",
+            )
         if len(mine) >= self._max_pending:
             raise LimitReached(
                 f"{caller.user} already has {len(mine)} pending permission requests.",
@@ -483,7 +488,7 @@ class PermissionPolicy:
             tool=tool,
             effect=effect,
             notebook=proposal.notebook,
-            proposal=proposal.bounded(MAX_PREVIEW),
+            proposal=proposal,
             arguments_hash=digest,
             created=time.time(),
             within_call=within_call,
