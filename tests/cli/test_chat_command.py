@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.cli.conftest import DEADLINE, NB, Ended, Nb
+from tests.cli.conftest import DEADLINE, NB, Ended, Nb, once
 from tests.servers import StartServer, start_server
 from tests.support.scripted_model import (
     MODEL,
@@ -183,6 +183,17 @@ class Screen:
     def type(self, text: str) -> None:
         os.write(self.terminal, text.encode())
 
+    async def end(self) -> int:
+        """Presses Ctrl-C at the prompt and waits for the end; the exit status.
+
+        `input` loses a signal that arrives between its prompt and its read, so it has to wait already.
+        """
+        dialogue = psutil.Process(self.process.pid)
+        await once(lambda: dialogue.status() == psutil.STATUS_SLEEPING)
+        self.process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(DEADLINE):
+            return await self.process.wait()
+
 
 @pytest.fixture
 async def screen(chatting: Nb) -> AsyncIterator[Screen]:
@@ -253,9 +264,7 @@ async def test_in_a_dialogue_a_key_answers_a_question_and_ctrl_c_stops_and_ends(
     screen.process.send_signal(signal.SIGINT)
     assert "eight" not in await screen.until("Stopped.")
     await screen.until("ask> ")
-    screen.process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(DEADLINE):
-        assert await screen.process.wait() == 0
+    assert await screen.end() == 0
 
 
 async def test_a_host_that_is_shut_down_ends_what_it_was_asked_and_leaves_nothing(
