@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support.chat_requests import parse_request
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
-from tk_ai_extension.agent.backend import AgentBackend
+from tk_ai_extension.agent.backend import AgentBackend, ContentBlock, TextBlock
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend
@@ -129,6 +129,18 @@ async def echoing(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Talk]:
     talk = talk_with(harness, EchoBackend(), tmp_path)
     yield talk
     await talk.close()
+
+
+def received(echoing: Talk) -> Sequence[ContentBlock]:
+    """What the echo got with the last message."""
+    backend = echoing.services.backend
+    assert isinstance(backend, EchoBackend)
+    return backend.received[-1]
+
+
+def seen_by_echo(echoing: Talk) -> str:
+    """The text of what the echo got with the last message."""
+    return "\n".join(part.text for part in received(echoing) if isinstance(part, TextBlock))
 
 
 def kinds(events: list[Event]) -> list[str]:

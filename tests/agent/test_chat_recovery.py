@@ -73,33 +73,30 @@ async def test_the_process_of_an_idle_chat_is_ended_and_started_again_and_a_foll
 
 
 async def test_a_follower_is_released_when_the_chat_is_deleted_or_the_server_ends(
-    open_chats: Open,
+    echoing: Talk,
 ) -> None:
-    talk = open_chats()
-    talk.model.add(Answer.of("Hello."), Answer.of("Hello."))
     for end in ("delete", "close"):
-        chat = (await talk.say("Hello."))[0].data["chat"]
-        following = await talk.chats.follow(USER, chat)
+        chat = (await echoing.say("Hello."))[0].data["chat"]
+        following = await echoing.chats.follow(USER, chat)
         async with asyncio.timeout(20):
             while (await anext(following)).kind != "done":
                 continue
-            await (talk.chats.delete(USER, chat) if end == "delete" else talk.close())
+            await (echoing.chats.delete(USER, chat) if end == "delete" else echoing.close())
             assert [event async for event in following] == []
 
 
 async def test_a_turn_goes_on_where_the_disk_is_full(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
+    echoing: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: object) -> None:
         raise DiskFull("There is no room for the journal.")
 
-    talk.model.add(Answer.of("Hello."), Answer.of("Again."))
-    begun = await talk.send("Hello.")
+    begun = await echoing.send("Hello.")
     with monkeypatch.context() as disk:
         for write in ("add", "checkpoint"):
-            disk.setattr(talk.services.store, write, full)
+            disk.setattr(echoing.services.store, write, full)
         assert (await rest(begun))[-1].data == {"end": "done", "text": "Hello."}
-    assert (await talk.say("And now?", chat=begun.chat))[-1].data["text"] == "Again."
+    assert (await echoing.say("Again.", chat=begun.chat))[-1].data["text"] == "Again."
 
 
 async def test_a_deleted_chat_leaves_no_data(talk: Talk, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What Claude is shown with a message: what a colleague would see, within bounds, as data."""
+"""What an agent is shown with a message: what a colleague would see, within bounds, as data."""
 
 from __future__ import annotations
 
@@ -11,27 +11,32 @@ from typing import Any
 import PIL.Image
 import pytest
 
-from tests.agent.conftest import USER, Talk, of_kind
+from tests.agent.conftest import USER, Talk, of_kind, received, seen_by_echo
 from tests.harness import ToolHarness
-from tests.support.scripted_model import Answer, ToolUse
+from tests.support.scripted_model import Answer
+from tk_ai_extension.tools.registry import Image
 
 
-async def shown(talk: Talk, message: str = "Look.", **fields: Any) -> str:
-    """What the model gets of a message."""
-    talk.model.add(Answer.of("I see."))
-    await talk.say(message, **fields)
-    return talk.model.requests[-1].prompts[-1]
+async def shown(echoing: Talk, message: str = "Look.", **fields: Any) -> str:
+    """What the agent gets of a message."""
+    await echoing.say(message, **fields)
+    return seen_by_echo(echoing)
+
+
+def pictures(echoing: Talk) -> int:
+    """How many pictures the agent got with the last message."""
+    return sum(isinstance(part, Image) for part in received(echoing))
 
 
 async def test_the_notebook_the_cells_and_the_kernel_are_seen(
-    talk: Talk, harness: ToolHarness
+    echoing: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", ("markdown", "# Title"), "prices = [1, 2]\nprices[7]", "print(1)")
-    seen = await shown(talk, notebook="a.ipynb", active_cell="cellb000")
+    seen = await shown(echoing, notebook="a.ipynb", active_cell="cellb000")
     assert "Kernel: none is running" in seen
     await harness.call("execute_cell", cell=1, notebook="a.ipynb")
     seen = await shown(
-        talk, notebook="a.ipynb", active_cell="cellb000", selected_cells=["cella000", "cellb000"]
+        echoing, notebook="a.ipynb", active_cell="cellb000", selected_cells=["cella000", "cellb000"]
     )
     assert "Notebook a.ipynb: 3 cells" in seen
     assert "# Title" in seen
@@ -44,29 +49,24 @@ async def test_the_notebook_the_cells_and_the_kernel_are_seen(
 
 
 async def test_a_cell_in_the_context_counts_as_read_unless_it_was_truncated(
-    talk: Talk, harness: ToolHarness
+    echoing: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "a = 1\nb = 2", "x = 1\n" * 5_000)
-    talk.model.add(
-        Answer.of(ToolUse("overwrite_cell", {"cell": 0, "source": "a = 2"})), Answer.of("Done.")
-    )
-    events = await talk.say("Change it.", notebook="a.ipynb", active_cell="0", mode="auto")
+    change = 'call overwrite_cell {"source": "a = 2", "cell": '
+    events = await echoing.say(change + "0}", notebook="a.ipynb", active_cell="0", mode="auto")
     assert of_kind(events, "tool_result")[0]["ok"]
-    talk.model.add(
-        Answer.of(ToolUse("overwrite_cell", {"cell": 1, "source": "x = 2"})), Answer.of("Oh.")
-    )
-    events = await talk.say("Change it.", notebook="a.ipynb", active_cell="1", mode="auto")
+    events = await echoing.say(change + "1}", notebook="a.ipynb", active_cell="1", mode="auto")
     (answered,) = of_kind(events, "tool_result")
     assert answered["structured"]["error"]["code"] == "conflict"
 
 
-async def test_attachments_go_along(talk: Talk, harness: ToolHarness) -> None:
+async def test_attachments_go_along(echoing: Talk, harness: ToolHarness) -> None:
     harness.write("a.ipynb", "first = 1", "second = 2\nthird = 3")
     (harness.root / "notes.txt").write_text("Remember the milk.")
     buffer = io.BytesIO()
     PIL.Image.new("RGB", (2, 2)).save(buffer, "PNG")
     seen = await shown(
-        talk,
+        echoing,
         notebook="a.ipynb",
         attachments=[
             {"kind": "cell", "cell": "1", "title": "Cell 2"},
@@ -82,13 +82,11 @@ async def test_attachments_go_along(talk: Talk, harness: ToolHarness) -> None:
     assert "third = 3" in seen[seen.index("Attached cell:") :]
     assert "Remember the milk." in seen
     assert "Attached file ../outside.txt: " in seen
-    kept = await talk.chats.events(USER, (await talk.chats.list(USER))[0][0].id)
+    kept = await echoing.chats.events(USER, (await echoing.chats.list(USER))[0][0].id)
     assert of_kind(kept, "message")[0]["attachments"] == [
         *("Cell 2", "notes.txt", "../outside.txt", "picture")
     ]
-    blocks = talk.model.requests[-1].messages[0]["content"]
-    # The CLI may add a word about the picture's size.
-    assert [block["type"] for block in blocks][:2] == ["text", "image"]
+    assert pictures(echoing) == 1
 
 
 DRAWN = """\
@@ -102,13 +100,13 @@ print("after the plot")"""
 
 
 async def test_one_output_of_a_cell_goes_along_with_its_picture(
-    talk: Talk, harness: ToolHarness
+    echoing: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", DRAWN, "second = 2")
     await harness.call("execute_cell", cell=0, notebook="a.ipynb")
     cell = harness.on_disk("a.ipynb").cells[0].id
     seen = await shown(
-        talk,
+        echoing,
         notebook="a.ipynb",
         attachments=[
             {"kind": "output", "cell": cell, "output": 1},
@@ -125,20 +123,17 @@ async def test_one_output_of_a_cell_goes_along_with_its_picture(
     assert "the cell has 3 outputs now" in seen
     assert "Attached output 0 of cell gone: " in seen
     assert "[picture 2]" in seen[seen.index("Attached cell:") :]
-    blocks = talk.model.requests[-1].messages[0]["content"]
-    assert [block["type"] for block in blocks].count("image") == 2
+    assert pictures(echoing) == 2
 
 
 async def test_to_be_shown_an_output_is_not_to_have_read_the_cell(
-    talk: Talk, harness: ToolHarness
+    echoing: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "first = 1\nprint(first)")
     await harness.call("execute_cell", cell=0, notebook="a.ipynb")
-    talk.model.add(
-        Answer.of(ToolUse("overwrite_cell", {"cell": 0, "source": "first = 2"})), Answer.of("Oh.")
-    )
+    change = 'call overwrite_cell {"cell": 0, "source": "first = 2"}'
     attachment = {"kind": "output", "cell": "0", "output": 0}
-    events = await talk.say("Change.", notebook="a.ipynb", mode="auto", attachments=[attachment])
+    events = await echoing.say(change, notebook="a.ipynb", mode="auto", attachments=[attachment])
     (answered,) = of_kind(events, "tool_result")
     assert answered["structured"]["error"]["code"] == "conflict"
 
@@ -148,7 +143,8 @@ async def test_the_project_says_how_it_wants_to_be_worked_in(
 ) -> None:
     (harness.root / "CLAUDE.md").write_text("Never.")
     (harness.root / "AGENTS.md").write_text("Plots have titles.")
-    await shown(talk)
+    talk.model.add(Answer.of("I see."))
+    await talk.say("Look.")
     system = talk.model.requests[-1].system
     assert "from its AGENTS.md:\n\nPlots have titles." in system
     assert "Never." not in system
@@ -157,7 +153,7 @@ async def test_the_project_says_how_it_wants_to_be_worked_in(
 @pytest.mark.proves("rest:chat", "threat:path")
 @pytest.mark.parametrize("what", ["folder", "link", "bytes", "FIFO"])
 async def test_instructions_that_cannot_be_read_are_named_and_the_chat_works(
-    talk: Talk, harness: ToolHarness, tmp_path: Path, what: str
+    echoing: Talk, harness: ToolHarness, tmp_path: Path, what: str
 ) -> None:
     outside = tmp_path / "outside.md"
     outside.write_text("Secret.")
@@ -171,23 +167,21 @@ async def test_instructions_that_cannot_be_read_are_named_and_the_chat_works(
             file.write_bytes(b"\xff\xfe\x00" * 50)
         case _:
             os.mkfifo(file)
-    talk.model.add(Answer.of("Yes."))
-    events = await talk.say("Do you work?")
+    events = await echoing.say("Do you work?")
     assert events[-1].data["end"] == "done"
     (notice,) = of_kind(events, "notice")
     assert "AGENTS.md" in notice["text"]
-    assert "Secret." not in talk.model.requests[-1].system
+    assert "Secret." not in notice["text"]
 
 
 async def test_a_turn_is_bound_to_the_notebook_that_was_active_when_it_was_sent(
-    talk: Talk, harness: ToolHarness
+    echoing: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "1")
     harness.write("b.ipynb", "2")
-    insert = Answer.of(ToolUse("insert_cell", {"source": "new"}))
-    talk.model.add(insert, Answer.of("Done."), insert, Answer.of("Done."))
-    first = await talk.send("Add.", notebook="a.ipynb", mode="auto")
-    second = await talk.send("Add.", notebook="b.ipynb", mode="auto", chat=first.chat)
+    insert = 'call insert_cell {"source": "new"}'
+    first = await echoing.send(insert, notebook="a.ipynb", mode="auto")
+    second = await echoing.send(insert, notebook="b.ipynb", mode="auto", chat=first.chat)
     for begun in (first, second):
         assert [event.data["end"] async for event in begun.events if event.kind == "done"] == [
             "done"

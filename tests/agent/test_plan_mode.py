@@ -41,14 +41,17 @@ async def revise(talk: Talk, plan: Event, words: str) -> list[Event]:
 
 
 @pytest.mark.proves("perm:plan-approval")
-async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook(
-    talk: Talk, harness: ToolHarness
+async def test_an_approved_plan_is_carried_out_in_the_same_chat_and_notebook_by_the_next_server(
+    open_chats: Open, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", "1")
+    talk = open_chats()
     plan = await planned(talk, notebook="a.ipynb")
     assert plan[-1].data == {"end": "planned", "text": "I would add a cell at the end."}
     assert harness.sources("a.ipynb") == ["1"]
 
+    await talk.close()
+    talk = open_chats()
     talk.model.add(Answer.of(INSERT), Answer.of("Done."))
     begun = await answer(talk, plan[0], mode="edit", message="At the top.")
     events = await rest(begun)
@@ -79,40 +82,27 @@ async def test_the_approval_of_a_plan_approves_nothing_that_its_mode_asks_about(
 
 
 @pytest.mark.proves("perm:plan-approval")
-async def test_a_plan_is_answered_once(talk: Talk) -> None:
-    plan = await planned(talk)
-    talk.model.add(Answer.of("Done."))
+async def test_a_plan_is_answered_once(echoing: Talk) -> None:
+    plan = await echoing.say("Plan it.", mode="plan")
     both = await asyncio.gather(
-        answer(talk, plan[0]), answer(talk, plan[0]), return_exceptions=True
+        answer(echoing, plan[0]), answer(echoing, plan[0]), return_exceptions=True
     )
     (begun,) = [each for each in both if isinstance(each, StartedTurn)]
     assert [type(each) for each in both if not isinstance(each, StartedTurn)] == [NotFound]
     await rest(begun)
     with pytest.raises(NotFound):
-        await answer(talk, plan[0])
-
-
-@pytest.mark.proves("perm:plan-approval")
-async def test_a_plan_waits_beyond_the_end_of_its_server(open_chats: Open) -> None:
-    talk = open_chats()
-    plan = await planned(talk)
-    await talk.close()
-    again = open_chats()
-    again.model.add(Answer.of("Done."))
-    assert (await rest(await answer(again, plan[0])))[-1].data["text"] == "Done."
+        await answer(echoing, plan[0])
 
 
 @pytest.mark.proves("perm:cap")
 async def test_where_only_plans_are_allowed_none_is_carried_out(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
+    echoing: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk.services.workspace, "policy", PermissionPolicy("plan"))
+    monkeypatch.setattr(echoing.services.workspace, "policy", PermissionPolicy("plan"))
     # Whatever is asked for, it becomes a plan.
-    talk.model.add(Answer.of("I would count."))
-    plan = await talk.say("Count.", mode="auto")
+    plan = await echoing.say("Count.", mode="auto")
     assert plan[-1].data["end"] == "planned"
     with pytest.raises(PermissionDenied):
-        await answer(talk, plan[0], mode="auto")
-    talk.model.add(Answer.of("I would count faster."))
-    revised = await revise(talk, plan[0], "Faster.")
-    assert revised[-1].data == {"end": "planned", "text": "I would count faster."}
+        await answer(echoing, plan[0], mode="auto")
+    revised = await revise(echoing, plan[0], "Faster.")
+    assert revised[-1].data == {"end": "planned", "text": "Faster."}

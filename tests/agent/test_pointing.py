@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.conftest import Talk, of_kind
+from tests.agent.conftest import Talk, of_kind, seen_by_echo
 from tests.harness import ToolHarness
-from tests.support.scripted_model import Answer
 from tk_ai_extension.agent import context
 from tk_ai_extension.agent.requests import MAX_SELECTION
 from tk_ai_extension.kernels.base import KernelEvent
@@ -31,17 +30,16 @@ SELECTED = {"kind": "selection", "text": f"chosen {CLOSE}", "first_line": 3, "la
 CELL = "cella000"
 
 
-async def say(talk: Talk, *attachments: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """What the model gets with a message, and the notices of its turn."""
-    talk.model.add(Answer.of("I see."))
-    events = await talk.say("Look.", notebook="a.ipynb", attachments=list(attachments))
+async def say(echoing: Talk, *attachments: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """What the agent gets with a message, and the notices of its turn."""
+    events = await echoing.say("Look.", notebook="a.ipynb", attachments=list(attachments))
     assert events[-1].data["end"] == "done"
-    return talk.model.requests[-1].prompts[-1], of_kind(events, "notice")
+    return seen_by_echo(echoing), of_kind(events, "notice")
 
 
 @pytest.mark.proves("rest:chat")
 async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_is_not_waited_for(
-    talk: Talk, harness: ToolHarness
+    echoing: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", FAILING, "quiet = 1", VARIABLES, LOOP)
     folder = harness.root / "data"
@@ -51,7 +49,7 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
     for cell in (0, 2):
         await harness.call("execute_cell", cell=cell, notebook="a.ipynb")
     seen, notices = await say(
-        talk,
+        echoing,
         {"kind": "output", "cell": CELL},
         {"kind": "error", "cell": CELL},
         {"kind": "variable", "name": "name"},
@@ -77,7 +75,7 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
 
     await harness.call("execute_ipython", code="del left", notebook="a.ipynb")
     seen, notices = await say(
-        talk,
+        echoing,
         {"kind": "output", "cell": "cellb000"},
         {"kind": "error", "cell": "cellb000"},
         {"kind": "error", "cell": "gone"},
@@ -103,7 +101,7 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
     async with asyncio.timeout(20):
         await busy.wait()
     stop()
-    seen, notices = await say(talk, *({"kind": "variable", "name": name} for name in "xy"))
+    seen, notices = await say(echoing, *({"kind": "variable", "name": name} for name in "xy"))
     assert ["The kernel is running code" in notice["text"] for notice in notices] == [True, True]
     assert seen.count(": The kernel is running code.") == 2
     assert not running.done()

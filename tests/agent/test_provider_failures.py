@@ -75,8 +75,6 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
         (
             (UNAUTHORIZED, "model_unauthorized", "key"),
             (rate_limited(0), "model_failed", "429"),
-            (OVERLOADED, "model_failed", "busy"),
-            (BROKEN, "model_failed", ""),
             (LEAK, "model_failed", "[secret]"),
         ),
         # In a chat that has a history, the CLI asks for a summary of it.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 
 import pytest
 
-from tests.agent.conftest import USER, WITHIN, Talk, goes_on, of_kind, rest, until
+from tests.agent.conftest import USER, Talk, goes_on, of_kind, rest, seen_by_echo, until
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
 
@@ -41,22 +41,24 @@ async def test_in_a_tool_its_cell_is_interrupted(talk: Talk, harness: ToolHarnes
 
 
 @pytest.mark.proves("rest:restore")
-async def test_the_changes_of_a_stopped_call_are_reported(talk: Talk, harness: ToolHarness) -> None:
+async def test_the_changes_of_a_stopped_call_are_reported(
+    echoing: Talk, harness: ToolHarness
+) -> None:
     harness.write("long.ipynb", "1")
     source = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
     arguments = {"index": 1, "source": source, "wait": 60}
-    talk.model.add(Answer.of(ToolUse("insert_and_execute_cell", arguments)))
-    begun = await talk.send("Run it.", notebook="long.ipynb", mode="auto")
+    call = f"call insert_and_execute_cell {json.dumps(arguments)}"
+    begun = await echoing.send(call, notebook="long.ipynb", mode="auto")
     progress = await until(begun, "tool_progress")
     while "begun" not in progress.data["message"]:
         progress = await until(begun, "tool_progress")
-    await talk.chats.stop(USER, begun.chat)
+    await echoing.chats.stop(USER, begun.chat)
     events = await rest(begun)
     (answer,) = of_kind(events, "tool_result")
     assert answer["structured"]["error"]["code"] == "stopped"
     (change,) = of_kind(events, "cell_change")
     assert (change["call"], change["action"]) == (answer["call"], "insert")
-    standing = await talk.chats.standing(USER, begun.chat)
+    standing = await echoing.chats.standing(USER, begun.chat)
     assert [(each.entry, each.cells) for each in standing] == [(change["entry"], (change["cell"],))]
 
 
@@ -80,17 +82,14 @@ async def test_at_a_permission_prompt_the_question_is_withdrawn(
     await goes_on(talk, begun.chat)
 
 
-async def test_messages_wait_their_turn_and_a_stop_takes_them_along(talk: Talk) -> None:
-    held = Held(Answer.of("One, two, three, four."))
-    talk.model.add(held)
-    first = await talk.send("Count.")
-    async with asyncio.timeout(WITHIN):
-        await held.held.wait()
-    second = await talk.send("And then?", chat=first.chat)
-    await talk.chats.stop(USER, first.chat)
+async def test_messages_wait_their_turn_and_a_stop_takes_them_along(echoing: Talk) -> None:
+    first = await echoing.send("wait")
+    await until(first, "text")
+    second = await echoing.send("And then?", chat=first.chat)
+    await echoing.chats.stop(USER, first.chat)
     assert (await rest(first))[-1].data["end"] == "stopped"
     waited = await rest(second)
     assert [event.kind for event in waited] == ["message", "done"]
     assert waited[0].data["waits"] == 1
     assert waited[-1].data["end"] == "stopped"
-    assert len(talk.model.requests) == 1
+    assert seen_by_echo(echoing).endswith("wait")

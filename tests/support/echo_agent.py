@@ -66,10 +66,12 @@ class EchoBackend:
 
     Attributes:
         kept: Messages of each session.
+        received: Content of each message that was sent, of all sessions.
     """
 
     name: str = "Echo"
     kept: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    received: list[Sequence[ContentBlock]] = field(default_factory=list[Sequence[ContentBlock]])
 
     async def provider(self) -> EchoProvider:
         """Return the provider."""
@@ -84,7 +86,7 @@ class EchoBackend:
         kept = self.kept.setdefault(session, [])
         if history.position is not None:
             del kept[int(history.position) :]
-        return EchoSession(config.call, session, kept)
+        return EchoSession(config.call, session, kept, self.received)
 
     async def forget(self, session: str) -> None:
         """Remove a session."""
@@ -94,8 +96,15 @@ class EchoBackend:
 class EchoSession(TaskSession):
     """An `AgentSession` that answers in an asyncio task."""
 
-    def __init__(self, call: ToolCall, session: str, kept: list[str]) -> None:
+    def __init__(
+        self,
+        call: ToolCall,
+        session: str,
+        kept: list[str],
+        received: list[Sequence[ContentBlock]],
+    ) -> None:
         super().__init__()
+        self._received = received
         self._call_tool = call
         self._session = session
         self._kept = kept
@@ -104,6 +113,7 @@ class EchoSession(TaskSession):
         """Begin a turn."""
         if model != MODEL:
             raise AgentDied(f"The echo has no model {model}.")
+        self._received.append(content)
         text = _text(content)
         self._kept.append(text)
         self.begin(self._answer(text))
