@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import sqlite3
 import sys
 import tempfile
@@ -27,8 +28,11 @@ from jupyter_server.services.sessions import sessionmanager
 from nbformat import sign
 from traitlets.config import Application, Config
 
-from tests import preloaded, sandboxes
+from tests import sandboxes
 from tests.harness import end_server
+from tests.kept_kernels import keeping_kernels
+
+PYTHONPATH = os.environ.get("PYTHONPATH")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,10 +88,9 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def preloaded_processes(temporary_folder: None) -> Iterator[None]:
-    """Servers, kernels and `nb` are forked from a process that has imported their modules."""
-    with pytest.MonkeyPatch.context() as patch:
-        preloaded.install(patch)
+def kept_kernels(temporary_folder: None) -> Iterator[None]:
+    """Kernels of the servers of this process go from one test to the next."""
+    with keeping_kernels():
         yield
 
 
@@ -135,12 +138,6 @@ def forgotten_databases() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test starts is started as a user starts it: memory and imports are its own."""
-    monkeypatch.setattr(preloaded, "FORKED", {})
-
-
 @pytest.fixture(scope="session", autouse=True)
 def no_parser_of_no_arguments() -> Iterator[None]:
     """A server without arguments makes no parser of all that it could be given.
@@ -166,10 +163,10 @@ pytest.register_assert_rewrite("tests.support")
 
 @pytest.fixture
 def jp_environ(jp_environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of pytest-jupyter without its PYTHONPATH: a kernel with another one is not forked."""
+    """The environment of pytest-jupyter, with the PYTHONPATH of the tests."""
     monkeypatch.delenv("PYTHONPATH")
-    if (own := preloaded.Popen.environment.get("PYTHONPATH")) is not None:
-        monkeypatch.setenv("PYTHONPATH", own)
+    if PYTHONPATH is not None:
+        monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
 
 
 @pytest.fixture

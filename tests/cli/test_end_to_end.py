@@ -12,7 +12,6 @@ from tests.cli.conftest import DEADLINE, Nb
 from tests.support import faults
 
 
-@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:commands", "nb:headless", "nb:persist", "nb:standard-file", "nb:scratch")
 def test_a_notebook_from_nothing_to_results_in_separate_processes(nb: Nb) -> None:
     (nb.root / "work").mkdir()
@@ -49,7 +48,6 @@ def kill_host(nb: Nb) -> None:
         os.sched_yield()
 
 
-@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:persist")
 def test_a_kernel_ends_with_a_server_that_is_killed_and_the_next_one_starts_another(nb: Nb) -> None:
     nb.notebook("a.ipynb")
@@ -72,7 +70,6 @@ def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(nb: Nb) -> No
     assert "NameError" in nb("run", "kept", status=1).out
 
 
-@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:cleanup")
 def test_shutdown_after_a_server_was_killed_removes_only_its_own_files(nb: Nb) -> None:
     nb("open", "a.ipynb")

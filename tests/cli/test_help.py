@@ -9,7 +9,6 @@ from tk_ai_extension.cli.commands import COMMANDS, commands_of
 from tk_ai_extension.tools.registry import Registry
 
 
-@pytest.mark.usefixtures("fresh_processes")
 @pytest.mark.proves("nb:commands")
 def test_help_says_what_there_is_and_how_each_ends(nb: Nb) -> None:
     overview = nb("--help").out

@@ -83,7 +83,6 @@ def _notebook(server: ServerProcess, *sources: str) -> str:
 
 
 @pytest.mark.proves("mcp:lazy")
-@pytest.mark.usefixtures("fresh_processes")
 async def test_slow_imports_wait_until_the_server_is_up(
     start_server: StartServer,
 ) -> None:
@@ -100,7 +99,6 @@ async def test_slow_imports_wait_until_the_server_is_up(
 
 
 @pytest.mark.proves("mcp:lazy")
-@pytest.mark.usefixtures("fresh_processes")
 async def test_health_the_models_and_tools_by_rest_wait_for_no_mcp(
     start_server: StartServer,
 ) -> None:
