@@ -54,6 +54,8 @@ async def test_create_mode_makes_the_notebook_and_connect_mode_does_not(harness)
     assert "create" in raised.value.hint
     await harness.call("use_notebook", notebook="new.ipynb", mode="create")
     assert harness.on_disk("new.ipynb").metadata.kernelspec.name == "python3"
+    await harness.call("insert_cell", source="x = 1")
+    assert harness.sources("new.ipynb") == ["x = 1"]
 
 
 async def test_a_wrong_kernel_name_or_id_starts_nothing(harness):
@@ -138,7 +140,7 @@ async def test_create_refuses_to_overwrite(harness):
     with pytest.raises(InvalidArguments):
         await harness.call("create_notebook", notebook="d.ipynb", cells=[{"source": 3}])
     await harness.call("create_notebook", notebook="d.ipynb")
-    assert harness.sources("d.ipynb") == [""]
+    assert harness.sources("d.ipynb") == []
 
 
 async def test_files_are_listed_and_read_page_by_page(harness):

@@ -22,7 +22,6 @@ from tk_ai_extension.cli.servers import (
     API,
     Server,
     ToolFailed,
-    is_inside,
     server_of,
     start_server,
     stop_server,
@@ -145,50 +144,7 @@ def notebook_argument(session: Session, server: Server, given: str | None) -> di
     return {"notebook": session.there(server, path, given or "")}
 
 
-# -- open, status, save, shutdown
-
-
-def _configure_open(parser: Parser) -> None:
-    add_notebook(parser, required=True, help="path of a notebook; created if missing")
-    parser.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
-    parser.add_argument("--name", help="a name for it in other commands")
-    import argparse
-
-    parser.add_argument(
-        "--sandbox",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="run this project's kernels without network, with access to its folder only",
-    )
-
-
-@command(
-    "open",
-    "Open a notebook: start its kernel and make it the current notebook.",
-    "nb open analysis.ipynb",
-    "nb open new.ipynb --kernel ir   # a new notebook, for R",
-    "nb open --sandbox work.ipynb    # no network, access to this folder only",
-    configure=_configure_open,
-)
-def _open(session: Session, args: argparse.Namespace) -> int:
-    path = session.path(args.notebook)
-    if args.sandbox is not None:
-        body = {"sandbox": args.sandbox}
-        start_server(session.project).request("POST", f"{API}/project/sandbox", body)
-    server = session.server(path)
-    notebook = args.notebook if path is None else session.there(server, path, args.notebook)
-    chosen = {} if args.kernel is None else {"kernel_name": args.kernel}
-    named = {} if args.name is None else {"name": args.name}
-    if path is not None and not is_inside(path, server.root):
-        named["mode"] = "create"
-    elif path is not None and not os.path.exists(path):
-        # Without cells: the first insert makes the first one.
-        session.call(server, "create_notebook", notebook=notebook, cells=[], **chosen)
-    answer = session.call(server, "use_notebook", notebook=notebook, **chosen, **named)
-    there = answer["result"]["notebook"]
-    root = server.root or session.project.root
-    session.project.keep(session.caller, notebook=path or os.path.join(root, there))
-    return session.finish(answer)
+# -- status, save, shutdown
 
 
 @command("status", "Show what is open and what runs.", "nb status --json")
@@ -554,12 +510,11 @@ def _chat(session: Session, args: argparse.Namespace) -> int:
 
 def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> int:
     """Run the command of a tool; return the exit status."""
-    properties = tool["input_schema"]["properties"]
-    arguments = _given(args, properties)
-    if tool["name"] == "write_notebook":
-        arguments["text"] = read_text(arguments.get("text", STDIN))
-    if tool["name"] == "wait_execution" and "execution_id" not in arguments:
-        arguments["execution_id"] = session.last_execution()
+    name, properties = tool["name"], tool["input_schema"]["properties"]
+    arguments = _given(session, tool, args)
+    if (sandbox := arguments.pop("sandbox", None)) is not None:
+        body = {"sandbox": sandbox}
+        start_server(session.project).request("POST", f"{API}/project/sandbox", body)
     # `search` takes a folder, too.
     path = session.path(arguments.get("notebook")) if "notebook" in properties else None
     server = session.server(path, changes=tool["effect"] != "READ")
@@ -569,27 +524,40 @@ def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespac
         arguments |= notebook_argument(session, server, None)
     if "path" in properties and "path" not in tool["input_schema"].get("required", ()):
         arguments.setdefault("path", session.there(server, session.project.root))
-    if "budget" in properties:
-        arguments.setdefault("budget", MAX_BUDGET)
-    if tool["name"] == "edit_cells":
-        arguments.setdefault("wait", LONG)
-    elif "wait" in properties:
-        return session.finish(session.run(server, tool["name"], **arguments))
-    answer = session.call(server, tool["name"], **arguments)
-    if tool["name"] == "unuse_notebook" and path in (None, session.current):
+    if "wait" in properties and name != "edit_cells":
+        return session.finish(session.run(server, name, **arguments))
+    answer = session.call(server, name, **arguments)
+    if name == "use_notebook":
+        there = os.path.join(server.root or session.project.root, answer["result"]["notebook"])
+        session.project.keep(session.caller, notebook=path or there)
+    elif name == "unuse_notebook" and path in (None, session.current):
         session.project.keep(session.caller, notebook="")
-    if tool["name"] == "read_notebook" and not session.is_live:
+    elif name == "read_notebook" and not session.is_live:
         answer = _for_writing(answer)
     return session.finish(answer)
 
 
-def _given(args: argparse.Namespace, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that were given, with the text of standard input for ``-``."""
+def _given(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments that were given, with the text of standard input for ``-``, and defaults."""
+    properties = tool["input_schema"]["properties"]
     arguments = {k: v for k, v in vars(args).items() if v is not None and k != "json"}
     for name, value in arguments.items():
         if value == STDIN and name != "text":
             is_text = properties[name].get("type") == "string"
             arguments[name] = source_of(value) if is_text else read_json(value)
+    match tool["name"]:
+        case "use_notebook":
+            arguments["mode"] = "create"
+        case "write_notebook":
+            arguments["text"] = read_text(arguments.get("text", STDIN))
+        case "wait_execution" if "execution_id" not in arguments:
+            arguments["execution_id"] = session.last_execution()
+        case "edit_cells":
+            arguments.setdefault("wait", LONG)
+        case _:
+            pass
+    if "budget" in properties:
+        arguments.setdefault("budget", MAX_BUDGET)
     return arguments
 
 
@@ -617,17 +585,10 @@ def tools_of(session: Session) -> list[dict[str, Any]]:
     return [tool.for_commands() for tool in Registry.load()]
 
 
-def commands_of(
-    tools: list[dict[str, Any]], own: Mapping[str, Any] | None = None
-) -> dict[str, dict[str, Any]]:
+def commands_of(tools: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the tools by the name of their command, without those that have a command of `nb`'s.
 
     Of two with the same command, the latter: `execute_cells` does what `execute_cell` does.
-
-    Args:
-        tools: Their descriptions.
-        own: Given to include those, too.
     """
-    names = set(COMMANDS) if own is None else set[str]()
     found = {signature(tool)[0]: tool for tool in tools}
-    return {name: tool for name, tool in found.items() if name not in names}
+    return {name: tool for name, tool in found.items() if name not in COMMANDS}

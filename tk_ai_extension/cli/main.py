@@ -12,6 +12,7 @@ from tk_ai_extension.cli.parsing import (
     GROUPS,
     first_sentence,
     in_command,
+    signature,
     tool_parser,
 )
 from tk_ai_extension.cli.project import Project, Refused
@@ -108,7 +109,6 @@ def _run(session: Session, argv: list[str]) -> int:
     if argv[:1] == ["--version"]:
         write(f"nb {__version__}")
         return OK
-    own = COMMANDS
     words = [word for word in argv if word != "--json"]
     if words[:1] in ([], ["-h"], ["--help"], ["help"]):
         if len(words) < 2:
@@ -124,9 +124,9 @@ def _run(session: Session, argv: list[str]) -> int:
             done = read_offline(session, name, rest)
             if done is not None:
                 return done
-        if name in own:
-            args = _parsed(own[name].parser(), rest)
-            return OK if args is None else own[name].run(session, args)
+        if own := COMMANDS.get(name):
+            args = _parsed(own.parser(), rest)
+            return OK if args is None else own.run(session, args)
         tools = tools_of(session)
         tool = commands_of(tools).get(name)
         if tool is None:
@@ -137,8 +137,7 @@ def _run(session: Session, argv: list[str]) -> int:
         if not tools:
             with suppress(ToolFailed):
                 tools = tools_of(session)
-        names = {tool["name"]: command for command, tool in commands_of(tools, own).items()}
-        return session.refuse(error.error, names)
+        return session.refuse(error.error, {each["name"]: signature(each)[0] for each in tools})
 
 
 def _parsed(parser: Any, words: list[str]) -> Any:

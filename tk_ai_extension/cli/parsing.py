@@ -96,20 +96,29 @@ def tool_parser(tool: Mapping[str, Any]) -> Parser:
     summary = in_command(tool["description"], tool)
     parser = command_parser(name, summary, EXAMPLES.get(name, ()))
     add_tool_arguments(parser, tool)
+    if name == "open":
+        parser.add_argument(
+            "--sandbox",
+            action=argparse.BooleanOptionalAction,
+            help="run this project's kernels without network, with access to its folder only",
+        )
     return parser
 
 
-def add_tool_arguments(
-    parser: argparse.ArgumentParser, tool: Mapping[str, Any], *, exclude: Sequence[str] = ()
-) -> None:
+def add_tool_arguments(parser: argparse.ArgumentParser, tool: Mapping[str, Any]) -> None:
     """Add a tool's arguments to a parser; those that are not given are not in its namespace."""
     schema = tool["input_schema"]
     _, positionals = signature(tool)
     needed = schema.get("required", ())
     for name in [*positionals, *(each for each in schema["properties"] if each not in positionals)]:
-        if name not in exclude:
+        if (tool["name"], name) != ("use_notebook", "mode"):  # `nb open` creates what is missing.
             is_required = name in needed and name not in DEFAULTS
             _add(parser, tool, name, by_place=name in positionals, required=is_required)
+
+
+def _option(name: str) -> str:
+    """Return the option for an argument."""
+    return "--kernel" if name == "kernel_name" else f"--{name.replace('_', '-')}"
 
 
 def _add(
@@ -125,7 +134,7 @@ def _add(
     if name == "notebook":
         add_notebook(parser, by_place=by_place, required=required, **described)
         return
-    option = f"--{name.replace('_', '-')}"
+    option = _option(name)
     if schema.get("type") == "boolean" and not by_place:
         described |= {"action": argparse.BooleanOptionalAction, "default": argparse.SUPPRESS}
         parser.add_argument(option, dest=name, **described)
@@ -150,7 +159,7 @@ def in_command(text: str, tool: Mapping[str, Any]) -> str:
         name = found[1]
         if name not in tool["input_schema"]["properties"]:
             return found[0]
-        return name.upper() if name in positionals else f"--{name.replace('_', '-')}"
+        return name.upper() if name in positionals else _option(name)
 
     return re.sub("`([a-z_]+)`", written, " ".join(text.split()))
 
@@ -202,7 +211,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "cells": ("nb cells", "nb cells other.ipynb --json"),
     "clear": ("nb clear 0-3,7", "nb clear --all"),
     "create": (
-        "nb create new.ipynb --kernel-name python3",
+        "nb create new.ipynb --kernel python3",
         """nb create new.ipynb --cells '[{"source": "# Prices", "cell_type": "markdown"}]'""",
     ),
     "edit": (
@@ -218,6 +227,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "kernels": ("nb kernels                          # for: nb open new.ipynb --kernel NAME",),
     "mv": ("nb mv 318a 0                        # make it the first cell",),
     "notebooks": ("nb notebooks --recursive",),
+    "open": (
+        "nb open analysis.ipynb",
+        "nb open new.ipynb --kernel ir       # a new notebook, for R",
+        "nb open --sandbox work.ipynb        # no network, access to this folder only",
+    ),
     "output": ("nb output 9f2c0b1d7e44 --grep Error  # the id is where the output was cut",),
     "read": ("nb read analysis.ipynb > a.txt", "nb read --view reading --cells 0-9"),
     "replace": ("nb replace 318a 'lr = 0.1' 'lr = 0.01'",),

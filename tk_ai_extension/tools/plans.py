@@ -176,19 +176,8 @@ class CreationPlan:
 
     def proposal(self) -> Proposal:
         """Return all cells."""
-        count = len(self.cells)
-        title = (
-            f"Create {self.path} with {count} cell"
-            if count == 1
-            else f"Create {self.path} with {counted(count)}"
-        )
-        if self.kernelspec:
-            kernel = self.kernelspec["name"]
-            title = (
-                f"Create {self.path} for {kernel} with {count} cell"
-                if count == 1
-                else f"Create {self.path} for {kernel} with {counted(count)}"
-            )
+        kernel = f" for {self.kernelspec['name']}" if self.kernelspec else ""
+        title = f"Create {self.path}{kernel} with {counted(len(self.cells))}"
         cells = (
             _loading(
                 ProposalStep(

@@ -99,10 +99,6 @@ async def list_notebooks(
     return NotebookList(notebooks=entries, more=max(len(found) - limit, 0), notices=walk.left_out)
 
 
-EMPTY: tuple[tuple[CellKind, str], ...] = (("code", ""),)
-"""The cells of a new notebook for which none are given, as in JupyterLab."""
-
-
 class NewCell(BaseModel):
     """A cell to create."""
 
@@ -138,10 +134,10 @@ async def create_notebook(
     context: ToolContext,
     notebook: str,
     kernel_name: str | None = None,
-    cells: list[NewCell] | None = None,
+    cells: list[NewCell] = [],  # noqa: B006 - the schema's default
 ) -> CreationPlan:
     """Create a notebook; fails if it exists."""
-    new = EMPTY if cells is None else tuple((cell.cell_type, cell.source) for cell in cells)
+    new = tuple((cell.cell_type, cell.source) for cell in cells)
     return await _creation(context, context.workspace.contain(notebook), kernel_name, new)
 
 
@@ -149,7 +145,7 @@ async def _creation(
     context: ToolContext,
     path: str,
     kernel_name: str | None,
-    cells: tuple[tuple[CellKind, str], ...] = EMPTY,
+    cells: tuple[tuple[CellKind, str], ...] = (),
 ) -> CreationPlan:
     """Return the plan of a notebook for a kernelspec, by default the server's default one.
 
@@ -204,8 +200,8 @@ async def use_notebook(
     kernel_id: str | None = None,
     kernel_name: str | None = None,
 ) -> NotebookUsed:
-    """Call this first. Makes a notebook the current one and connects its kernel, the running one or a
-    new one. Mode `create` creates a missing notebook.
+    """Make a notebook the current one and connect its kernel, the running one or a new one (call this
+    first). Mode `create` creates a missing notebook.
     """
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
