@@ -2,7 +2,7 @@
 
 import pytest
 
-from tk_ai_extension.model.names import names_of
+from tk_ai_extension.model.python_names import names_of
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.names import Names, names_of
+from tk_ai_extension.model.python_names import Names, names_of
 
 CellType = Literal["code", "markdown", "raw"]
 CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")

@@ -9,8 +9,8 @@ from typing import Any, cast
 from tk_ai_extension.model.cell_tags import tags_of
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.names import names_of
 from tk_ai_extension.model.operations import Insert, Operation, Replace
+from tk_ai_extension.model.python_names import names_of
 
 TAG, INJECTED = "parameters", "injected-parameters"
 
