@@ -33,7 +33,7 @@ from tk_ai_extension.model.proposals import (
     marked,
 )
 from tk_ai_extension.model.ranges import parse_span, parts_of
-from tk_ai_extension.model.references import remote_references
+from tk_ai_extension.model.remote_references import remote_references
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.tools.parameters import CellKind
