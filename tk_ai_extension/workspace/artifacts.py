@@ -32,7 +32,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.notebooks.files import open_regular
-from tk_ai_extension.workspace.patterns import Pattern
+from tk_ai_extension.workspace.timed_patterns import TimedPattern
 
 LINE = 2_000
 """Maximum characters of a line. A longer line is read as several lines."""
@@ -64,7 +64,7 @@ def read_page(
     *,
     offset: int,
     limit: int,
-    pattern: Pattern | None = None,
+    pattern: TimedPattern | None = None,
     max_chars: int = PAGE,
 ) -> ArtifactPage:
     """Read a page of a text file (see `Artifacts.read`) without loading the whole file.
@@ -78,7 +78,12 @@ def read_page(
 
 
 def page_of(
-    text: str, *, offset: int, limit: int, pattern: Pattern | None = None, max_chars: int = PAGE
+    text: str,
+    *,
+    offset: int,
+    limit: int,
+    pattern: TimedPattern | None = None,
+    max_chars: int = PAGE,
 ) -> ArtifactPage:
     """Return a page of a text. A pattern is searched in whole lines, also if they are shown as several.
 
@@ -90,7 +95,7 @@ def page_of(
 
 
 def _page(
-    lines: Iterable[str], *, offset: int, limit: int, pattern: Pattern | None, max_chars: int
+    lines: Iterable[str], *, offset: int, limit: int, pattern: TimedPattern | None, max_chars: int
 ) -> ArtifactPage:
     """Return a page of lines; all of them are read."""
     shown: list[str] = []
@@ -116,7 +121,7 @@ def _page(
     )
 
 
-def _pieces(lines: Iterable[str], pattern: Pattern | None) -> Iterator[tuple[str, bool]]:
+def _pieces(lines: Iterable[str], pattern: TimedPattern | None) -> Iterator[tuple[str, bool]]:
     """Yield lines without ends, longer than `LINE` as several, each with whether it matches.
 
     At least one part of a line that matches does.
@@ -272,7 +277,7 @@ class Artifacts:
         """
         if offset < 0 or limit < 1:
             raise InvalidArguments("`offset` must be at least 0, and `limit` at least 1.")
-        pattern = None if grep is None else Pattern(grep)
+        pattern = None if grep is None else TimedPattern(grep)
 
         def page() -> ArtifactPage:
             path = self._find(user, artifact_id)

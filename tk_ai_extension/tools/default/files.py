@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.artifacts import ArtifactPage, page_of
 from tk_ai_extension.workspace.files import Walk, read_as_text
-from tk_ai_extension.workspace.patterns import Pattern
+from tk_ai_extension.workspace.timed_patterns import TimedPattern
 
 PAGE_LINES = 200
 
@@ -95,7 +95,7 @@ async def read_file(
 ) -> TextPage:
     """Read a text file in pages."""
     text = await read_as_text(context.workspace.files, path)
-    pattern = None if grep is None else Pattern(grep)
+    pattern = None if grep is None else TimedPattern(grep)
     page = await asyncio.to_thread(page_of, text, offset=offset, limit=limit, pattern=pattern)
     return _page(path, page)
 

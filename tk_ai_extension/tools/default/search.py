@@ -15,7 +15,7 @@ from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.tools.runs import digested
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Walk, some_of
-from tk_ai_extension.workspace.patterns import Pattern
+from tk_ai_extension.workspace.timed_patterns import TimedPattern
 
 MAX_LINE = 200
 """Maximum characters of a line that are shown. A one-line cell that is shown in full counts as read."""
@@ -82,7 +82,7 @@ async def search_cells(
     limit: Annotated[int, Field(ge=1, le=1000)] = 50,
 ) -> SearchResult:
     """Search the sources or outputs of notebooks. Returns matching cells and lines."""
-    wanted = Pattern(pattern)
+    wanted = TimedPattern(pattern)
     workspace = context.workspace
     found: list[_Found] = []
     paths, walk = await _searched(context, notebook)
@@ -137,7 +137,7 @@ def _matches(
     snapshot: Snapshot,
     cell: Cell,
     text: str,
-    wanted: Pattern,
+    wanted: TimedPattern,
     where: Literal["source", "outputs"],
 ) -> list[_Found]:
     return [

@@ -25,10 +25,10 @@ _CALL = re.compile(r"\\.|\[(?:\\.|[^\]])+(?:\]|\Z)|(\(\?(?:R|\d+|&\w+|P>\w+)\))"
 """
 
 
-class Pattern:
+class TimedPattern:
     """A regular expression with a limit on the total time of its searches.
 
-    >>> Pattern("d[fg]").found_in("df.head()")
+    >>> TimedPattern("d[fg]").found_in("df.head()")
     True
 
     Args:
