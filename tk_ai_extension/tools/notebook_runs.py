@@ -13,8 +13,8 @@ from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArgu
 from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.tools.changes import cell_step
 from tk_ai_extension.tools.parameters import Wait
-from tk_ai_extension.tools.plans import cell_step
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow, steps_of
 from tk_ai_extension.tools.verification import CellTimeout

@@ -21,7 +21,7 @@ from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolErr
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
-from tk_ai_extension.tools.plans import RESTART, Edit, cell_step
+from tk_ai_extension.tools.changes import RESTART, Edit, cell_step
 from tk_ai_extension.tools.registry import Image, Result, ToolContext
 from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
 from tk_ai_extension.workspace import editing

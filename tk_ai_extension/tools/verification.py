@@ -11,8 +11,8 @@ from tk_ai_extension.model.cells import Snapshot, counted
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
 from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.tools.changes import cell_step
 from tk_ai_extension.tools.parameters import Notebook, Wait
-from tk_ai_extension.tools.plans import cell_step
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow
 from tk_ai_extension.verification.comparing import DEFAULT, Rules, sanitizers_in

@@ -13,8 +13,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, Wait
-from tk_ai_extension.tools.plans import (
+from tk_ai_extension.tools.changes import (
     CellsChanged,
     Edit,
     cells_changed,
@@ -22,6 +21,7 @@ from tk_ai_extension.tools.plans import (
     plan_edit,
     replaced,
 )
+from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import CellRun, code_of, follow, kernel_for, start_cells
 from tk_ai_extension.workspace import editing

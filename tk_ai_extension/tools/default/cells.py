@@ -6,8 +6,8 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.tools.changes import Edit, apply_edit, insertion, plan_edit, replaced, select
 from tk_ai_extension.tools.parameters import Address, CellKind, MaybeAddress, MaybeRanges, Notebook
-from tk_ai_extension.tools.plans import Edit, apply_edit, insertion, plan_edit, replaced, select
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 

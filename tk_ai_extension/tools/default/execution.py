@@ -10,6 +10,7 @@ from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.notebook import states
+from tk_ai_extension.tools.changes import Edit, insertion, plan_edit, select
 from tk_ai_extension.tools.parameters import (
     Address,
     MaybeAddress,
@@ -18,7 +19,6 @@ from tk_ai_extension.tools.parameters import (
     Timeout,
     Wait,
 )
-from tk_ai_extension.tools.plans import Edit, insertion, plan_edit, select
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, RunPlan, edit_and_run, follow, run
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.kernels.base import KernelInfo
 from tk_ai_extension.model.errors import KernelNotFound
+from tk_ai_extension.tools.changes import KernelChange, Verb
 from tk_ai_extension.tools.parameters import Notebook
-from tk_ai_extension.tools.plans import KernelChange, Verb
 from tk_ai_extension.tools.registry import Result, ToolContext, path_of_kernel, tool
 from tk_ai_extension.workspace.executions import Cancellation
 

@@ -11,8 +11,7 @@ from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidNotebook
 from tk_ai_extension.model.merging import merge
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.parameters import Notebook
-from tk_ai_extension.tools.plans import (
+from tk_ai_extension.tools.changes import (
     CellsChanged,
     CreationPlan,
     Edit,
@@ -20,6 +19,7 @@ from tk_ai_extension.tools.plans import (
     cells_changed,
     plan_edit,
 )
+from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 
