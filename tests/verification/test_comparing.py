@@ -13,7 +13,7 @@ import pytest
 
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.verification.comparing import (
-    Rules,
+    ComparisonRules,
     Sanitizer,
     compare_outputs,
     sanitizers_in,
@@ -236,21 +236,21 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
 @pytest.mark.parametrize("name", SAME)
 def test_these_outputs_are_the_same(name: str) -> None:
     before, after = SAME[name]
-    assert compare_outputs(before, after, Rules()) == ()
-    assert compare_outputs(after, before, Rules()) == ()
+    assert compare_outputs(before, after, ComparisonRules()) == ()
+    assert compare_outputs(after, before, ComparisonRules()) == ()
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_these_outputs_differ(name: str) -> None:
     before, after, message = DIFFERENT[name]
-    found = compare_outputs(before, after, Rules())
+    found = compare_outputs(before, after, ComparisonRules())
     assert found[0].message == message
-    assert compare_outputs(after, before, Rules())
+    assert compare_outputs(after, before, ComparisonRules())
 
 
 def test_a_difference_has_a_diff_of_what_was_compared() -> None:
     (found,) = compare_outputs(
-        [stream("a\nb at 0x12345\n")], [stream("a\nc at 0x99999\n")], Rules()
+        [stream("a\nb at 0x12345\n")], [stream("a\nc at 0x99999\n")], ComparisonRules()
     )
     assert found.diff == "@@ -1,2 +1,2 @@\n a\n-b at 0xADDRESS\n+c at 0xADDRESS"
 
@@ -258,13 +258,13 @@ def test_a_difference_has_a_diff_of_what_was_compared() -> None:
 def test_times_are_ignored_on_request_only() -> None:
     before = [stream("2026-01-02 03:04:05 took 12.5 ms ± 3 µs per loop at 10:11:12\n")]
     after = [stream("2027-11-12T13:14:15.123Z took 3 s per loop at 1:02:03\n")]
-    assert compare_outputs(before, after, Rules())
-    assert compare_outputs(before, after, Rules(ignore_times=True)) == ()
+    assert compare_outputs(before, after, ComparisonRules())
+    assert compare_outputs(before, after, ComparisonRules(ignore_times=True)) == ()
 
 
 def test_sanitizers_of_nbval_replace_text() -> None:
     text = "[one]\nregex: \\d+ apples\nreplace: APPLES\n\n[two]\nregex: (\\w)at\nreplace: \\1AT\n"
-    rules = Rules(sanitizers=sanitizers_in(text))
+    rules = ComparisonRules(sanitizers=sanitizers_in(text))
     assert rules.text("12 apples, cat") == "APPLES, cAT"
     assert compare_outputs([stream("3 apples")], [stream("4 apples")], rules) == ()
 

@@ -9,7 +9,7 @@ import pytest
 from tests.verification.test_comparing import display, error, result
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.executions import Execution
-from tk_ai_extension.verification.comparing import Rules
+from tk_ai_extension.verification.comparing import ComparisonRules
 from tk_ai_extension.verification.verifying import Verification
 
 pytestmark = pytest.mark.proves("verify:run")
@@ -23,7 +23,7 @@ def verification(*stored: list[dict[str, Any]]) -> Verification:
         Cell(at, f"cell-{at}", "code", "code", execution_count=1) for at in range(len(stored))
     )
     outputs = {f"cell-{at}": each for at, each in enumerate(stored)}
-    return Verification(Snapshot("a.ipynb", cells, {}), outputs, Rules())
+    return Verification(Snapshot("a.ipynb", cells, {}), outputs, ComparisonRules())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,8 @@ def test_a_display_with_the_id_of_an_earlier_one_replaces_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "tags"), [(Rules(lax=True), ()), (Rules(), ("nbval-ignore-output",))]
+    ("rules", "tags"),
+    [(ComparisonRules(lax=True), ()), (ComparisonRules(), ("nbval-ignore-output",))],
 )
 @pytest.mark.parametrize(
     ("new", "stored", "status"),
@@ -71,7 +72,7 @@ def test_a_stored_exception_allows_no_other_one_where_outputs_are_not_compared(
     new: dict[str, Any],
     stored: list[dict[str, Any]],
     status: str,
-    rules: Rules,
+    rules: ComparisonRules,
     tags: tuple[str, ...],
 ) -> None:
     for more, expected in (((), status), (("raises-exception",), "ran")):

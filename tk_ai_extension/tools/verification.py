@@ -15,7 +15,7 @@ from tk_ai_extension.tools.changes import cell_step
 from tk_ai_extension.tools.parameters import Notebook, Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow
-from tk_ai_extension.verification.comparing import DEFAULT, Rules, sanitizers_in
+from tk_ai_extension.verification.comparing import DEFAULT, ComparisonRules, sanitizers_in
 from tk_ai_extension.verification.verifying import Verification
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun, fresh_kernel
 
@@ -37,7 +37,7 @@ class VerificationPlan:
 
     document: NotebookDocument
     snapshot: Snapshot
-    rules: Rules
+    rules: ComparisonRules
     kernel_name: str | None
     wait: float
     timeout: float | None
@@ -59,7 +59,7 @@ async def plan_verification(
     *,
     wait: float,
     timeout: float | None,
-    rules: Rules = DEFAULT,
+    rules: ComparisonRules = DEFAULT,
     kernel_name: str | None = None,
 ) -> VerificationPlan:
     """Plan the verification of a notebook.
@@ -117,7 +117,7 @@ async def verify_notebook(
     timeout: CellTimeout = None,
 ) -> VerificationPlan:
     """Run all code cells in a fresh kernel and compare their outputs with the stored ones."""
-    rules = Rules(
+    rules = ComparisonRules(
         sanitizers=tuple(each for text in sanitizers for each in sanitizers_in(text)),
         ignore_times=ignore_times,
         image=image_tolerance,

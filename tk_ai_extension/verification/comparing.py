@@ -105,7 +105,7 @@ _TIMES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ComparisonRules:
     """Rules of a comparison.
 
     Attributes:
@@ -128,7 +128,7 @@ class Rules:
         return text
 
 
-DEFAULT: Final = Rules()
+DEFAULT: Final = ComparisonRules()
 """The rules unless others are asked for."""
 
 
@@ -172,7 +172,7 @@ class Difference:
 
 
 def compare_outputs(
-    stored: Sequence[Json], new: Sequence[Json], rules: Rules
+    stored: Sequence[Json], new: Sequence[Json], rules: ComparisonRules
 ) -> tuple[Difference, ...]:
     r"""Return the differences between the stored and the new outputs of a cell.
 
@@ -181,7 +181,7 @@ def compare_outputs(
 
     >>> before = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f3200\n"}]
     >>> after = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f9900\n"}]
-    >>> compare_outputs(before, after, Rules())
+    >>> compare_outputs(before, after, ComparisonRules())
     ()
 
     Args:
@@ -192,7 +192,9 @@ def compare_outputs(
     return tuple(_differing(stored, new, rules))
 
 
-def _differing(stored: Sequence[Json], new: Sequence[Json], rules: Rules) -> Iterator[Difference]:
+def _differing(
+    stored: Sequence[Json], new: Sequence[Json], rules: ComparisonRules
+) -> Iterator[Difference]:
     streams = _streams(stored), _streams(new)
     for name in dict.fromkeys((*streams[0], *streams[1])):
         yield from _texts(name, *(rules.text(each.get(name, "")) for each in streams))
@@ -240,7 +242,7 @@ def _texts(what: str, stored: str | None, new: str | None) -> Iterator[Differenc
     yield Difference(f"{cut(what, MAX_LINE)} {how}", "\n".join(lines))
 
 
-def _exception(output: Json, rules: Rules) -> str | None:
+def _exception(output: Json, rules: ComparisonRules) -> str | None:
     """Return the line of an exception without folders and execution counts; None for a display."""
     if not is_error(output):
         return None
@@ -248,7 +250,7 @@ def _exception(output: Json, rules: Rules) -> str | None:
     return re.sub(r"\bCell In\[\d+\]", "Cell", line)
 
 
-def _bundles(stored: Json, new: Json, rules: Rules) -> Iterator[Difference]:
+def _bundles(stored: Json, new: Json, rules: ComparisonRules) -> Iterator[Difference]:
     both = {mime for mime in stored if mime in new}
     # Beside a picture or HTML, a text may only be the name of an object.
     names = [_joined(each["text/plain"]) for each in (stored, new) if "text/plain" in each]
@@ -270,7 +272,7 @@ def _one_sided(mime: str, bundle: Json) -> str | None:
     return f"[{mime}]" if mime in IMAGES else sanitise(_joined(bundle[mime])) or mime
 
 
-def _values(mime: str, stored: Any, new: Any, rules: Rules) -> Iterator[Difference]:
+def _values(mime: str, stored: Any, new: Any, rules: ComparisonRules) -> Iterator[Difference]:
     """Yield the difference of two values of one MIME type."""
     if mime in IMAGES:
         before, after = ("".join(_joined(each).split()) for each in (stored, new))
@@ -297,7 +299,7 @@ def _joined(value: Any) -> str:
     return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
-def _image_difference(stored: str, new: str, rules: Rules) -> str:
+def _image_difference(stored: str, new: str, rules: ComparisonRules) -> str:
     """Return how two images in base64 differ; empty if they are the same within the tolerance."""
     from PIL import Image, ImageChops  # Imported late: most notebooks need no decoding.
 

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.notebooks.reading import read_notebook
-from tk_ai_extension.verification.comparing import Rules, sanitizers_in
+from tk_ai_extension.verification.comparing import ComparisonRules, sanitizers_in
 from tk_ai_extension.verification.verifying import NotebookReport, Verification
 
 
@@ -63,7 +63,11 @@ class NotebookItem(pytest.Item):
 
 
 def verify_file(
-    path: Path, rules: Rules, *, kernel_name: str | None = None, timeout: float | None = None
+    path: Path,
+    rules: ComparisonRules,
+    *,
+    kernel_name: str | None = None,
+    timeout: float | None = None,
 ) -> NotebookReport:
     """Verify a notebook in a kernel of its own, by nbclient.
 
@@ -110,11 +114,11 @@ def verify_file(
     return verification.report()
 
 
-def rules_of(config: pytest.Config) -> Rules:
+def rules_of(config: pytest.Config) -> ComparisonRules:
     """Return the rules that the options choose."""
     option: Any = config.option
     files = [Path(config.invocation_params.dir, name) for name in option.nb_verify_sanitize_with]
-    return Rules(
+    return ComparisonRules(
         sanitizers=tuple(
             each for file in files for each in sanitizers_in(file.read_text("utf-8"), file.name)
         ),

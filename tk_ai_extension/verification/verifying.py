@@ -14,8 +14,8 @@ from tk_ai_extension.model.digest import cut, short_traceback
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.verification.comparing import (
+    ComparisonRules,
     Difference,
-    Rules,
     compare_outputs,
     displays,
     error_line,
@@ -126,7 +126,7 @@ class Verification:
     """
 
     def __init__(
-        self, snapshot: Snapshot, stored: Mapping[str, Sequence[Json]], rules: Rules
+        self, snapshot: Snapshot, stored: Mapping[str, Sequence[Json]], rules: ComparisonRules
     ) -> None:
         self.snapshot = snapshot
         self.stored = stored
@@ -233,7 +233,7 @@ def _reason_to_stop(execution: Execution) -> str:
 def _unexpected(
     stored: Sequence[Json],
     execution: Execution,
-    rules: Rules,
+    rules: ComparisonRules,
     tags: frozenset[str],
     *,
     compares: bool,
