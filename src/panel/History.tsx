@@ -1,12 +1,14 @@
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { Time } from '@jupyterlab/coreutils';
 import { ellipsesIcon } from '@jupyterlab/ui-components';
-import { useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { ChatInfo } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
+import { quietly } from '../api/reads';
 import { nameOfPath } from '../common/deleted';
+import { useRested } from '../common/rested';
 import { MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
 import { renameChat } from './Header';
@@ -19,15 +21,30 @@ interface IProps {
 
 /** The list of chats, to search, open, rename, export and delete them. */
 export function History({ chat: key }: IProps): JSX.Element {
-  const { controller, trans } = useServices();
+  const { chats, controller, trans } = useServices();
   const list = useSelector(state => state.chats);
   const current = useChat(key, ({ id }) => id);
   const [query, setQuery] = useState('');
   const search = useRef<HTMLInputElement>(null);
+  const [matching, setMatching] = useState<ReadonlySet<string>>(new Set());
+  // The server searches the messages, too.
+  const asked = useRested(query.trim(), '');
+  useEffect(() => {
+    let isWanted = asked !== '';
+    if (isWanted) {
+      void quietly(chats.api.chats(asked)).then(
+        found => isWanted && setMatching(new Set(found?.map(({ id }) => id)))
+      );
+    }
+    return () => {
+      isWanted = false;
+    };
+  }, [asked, chats]);
   const words = query.toLowerCase().split(/\s+/);
   const found = list.filter(chat => {
     const text = `${chat.title} ${nameOfPath(chat.notebook ?? '', trans)}`.toLowerCase();
-    return words.every(word => text.includes(word));
+    const isMatching = query.trim() === asked && matching.has(chat.id);
+    return isMatching || words.every(word => text.includes(word));
   });
   const none =
     query.trim() === '' ? trans.__('No chats.') : trans.__('No chat matches “%1”.', query);

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import jsonschema
@@ -325,6 +326,10 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     status, found = await client.request("GET", CHATS)
     jsonschema.validate(found, await described(client, "/api/tk-ai/chats", "get"))
     assert (status, [chat["title"] for chat in found["chats"]]) == (200, ["Add a cell."])
+    searches = {"cell": 1, "ADDED cell": 1, "Added missing": 0, "%": 0, "_": 0}
+    for words, count in searches.items():
+        _, found = await client.request("GET", f"{CHATS}?search={quote(words)}")
+        assert (words, len(found["chats"])) == (words, count)
     status, renamed = await client.request("PATCH", path, {"title": "One more"})
     assert (status, renamed["title"]) == (200, "One more")
     _, read = await client.request("GET", path)

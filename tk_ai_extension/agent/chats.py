@@ -119,9 +119,14 @@ class Chats:
         """Mark stored paths after a deletion; see `ChatStore.detach`."""
         return self._store.detach(path)
 
-    async def list(self, user: str) -> builtins.list[tuple[Chat, bool]]:
-        """List the user's chats, most recently used first, and whether each is busy."""
-        return [(chat, self.busy(chat)) for chat in await self._store.list(user)]
+    async def list(self, user: str, words: Sequence[str] = ()) -> builtins.list[tuple[Chat, bool]]:
+        """List the user's chats, most recently used first, and whether each is busy.
+
+        Args:
+            user: The user.
+            words: Each must be in the chat's title, or in one of its messages or answers.
+        """
+        return [(chat, self.busy(chat)) for chat in await self._store.list(user, words)]
 
     @property
     def working(self) -> builtins.list[LiveChat]:
@@ -471,7 +476,9 @@ class Chats:
             ChatElsewhere: another server is running a turn in it.
         """
         for turn in await self._store.end_abandoned(live.id):
-            live.log.add(turn, Failed.of(AgentDied("The server stopped during this turn.")))
+            live.log.add(
+                turn, Failed.of(AgentDied("The server stopped before this turn had ended."))
+            )
             live.log.add(turn, Done("failed"))
 
     async def _make_room(self, live: LiveChat) -> None:

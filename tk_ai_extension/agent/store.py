@@ -11,6 +11,7 @@ import builtins
 import json
 import logging
 import os
+import re
 import secrets
 import sqlite3
 import time
@@ -90,6 +91,14 @@ SELECT id, user, title,
     (SELECT notebook FROM turns WHERE chat = chats.id ORDER BY rowid DESC LIMIT 1),
     created, updated
 FROM chats WHERE user = ?
+"""
+
+_WILD = re.compile("[%_~]")
+"""What has a meaning in a pattern."""
+
+_WITH_WORD = """AND (title LIKE ? ESCAPE '~' OR EXISTS (
+    SELECT 1 FROM events WHERE chat = chats.id AND kind IN ('message', 'text')
+    AND json_extract(data, '$.text') LIKE ? ESCAPE '~'))
 """
 
 # The path of a turn's notebook follows renames.
@@ -175,11 +184,18 @@ class ChatStore:
         """
         return await self._database.run(lambda db: self._chat(db, user, chat_id))
 
-    async def list(self, user: str) -> builtins.list[Chat]:
-        """List a user's chats, most recently used first."""
-        query = f"{_CHATS} ORDER BY updated DESC"
+    async def list(self, user: str, words: Sequence[str] = ()) -> builtins.list[Chat]:
+        """List a user's chats, most recently used first.
+
+        Args:
+            user: The user.
+            words: Each must be in the chat's title, or in one of its messages or answers.
+        """
+        patterns = ["%" + _WILD.sub(r"~\g<0>", word) + "%" for word in words]
+        query = f"{_CHATS} {_WITH_WORD * len(patterns)} ORDER BY updated DESC"
+        values = [user, *(each for pattern in patterns for each in (pattern, pattern))]
         return await self._database.run(
-            lambda db: [Chat(*row) for row in db.execute(query, (user,))]
+            lambda db: [Chat(*row) for row in db.execute(query, values)]
         )
 
     async def over(self, user: str) -> builtins.list[Chat]:

@@ -43,9 +43,13 @@ if TYPE_CHECKING:
     from tk_ai_extension.workspace.journal import Touched
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+MAX_WORDS = 10
+"""Maximum number of words of a search."""
+
 _AFTER = query(
     "after", "Resumes after the event with this number", type="integer", minimum=0, default=0
 )
+_SEARCH = query("search", f"Words to search for, of which {MAX_WORDS} count")
 _WAIT = query("wait", "Whether the response waits for the end of the turn", enum=["0"])
 _LAST_EVENT = last_event_id("Resumes after the event with this number", "^[0-9]{0,15}$")
 _FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], default="markdown")
@@ -100,11 +104,15 @@ class MessageHandler(StreamingHandler):
 class ChatsHandler(TkAIHandler):
     """The chats."""
 
-    @operation("read", "list_chats")
+    @operation("read", "list_chats", _SEARCH)
     async def get(self) -> ChatList:
-        """List your chats, most recently used first."""
+        """List your chats, most recently used first.
+
+        With ``?search=…`` those with all of these words in the title, the messages or the answers.
+        """
         chats = await self.services.chats()
-        found = await chats.list(username(self))
+        words = self.get_query_argument("search", "").split()[:MAX_WORDS]
+        found = await chats.list(username(self), words)
         return {"chats": [_described(chat, busy=busy) for chat, busy in found]}
 
 
