@@ -340,7 +340,8 @@ class Turn:
         async def progress(message: str) -> None:
             self.publish(ToolProgressed(call, message))
 
-        context = ToolContext(self.workspace, self.caller, progress, ChatApprover(self, call))
+        approver = ChatApprover(self, call)
+        context = ToolContext(self.workspace, self.caller, progress, approver)
         result: Result | None = None
         try:
             result = await self.registry.call(tool, arguments, context)
@@ -349,7 +350,7 @@ class Turn:
             content, structured = error_content(error), {"error": error.as_dict()}
         except asyncio.CancelledError:
             self._cancelled_call = call
-            self._publish_stopped(call, tool, began)
+            self._publish_stopped(call, tool, began + approver.waited)
             raise
         try:
             if result is None or self.registry.get(tool).effect != "READ":
@@ -359,7 +360,8 @@ class Turn:
             raise
         finally:
             # The call has ended: its result is published, also if its diffs are still missing.
-            self._publish_result(call, tool, began, content, structured=structured, result=result)
+            worked = began + approver.waited
+            self._publish_result(call, tool, worked, content, structured=structured, result=result)
         return content
 
     async def _publish_changes(self, call: str, since: int | None = None) -> None:
@@ -422,11 +424,15 @@ class ChatApprover:
     Args:
         turn: The turn.
         call: The call that waits.
+
+    Attributes:
+        waited: How long the call has waited for answers, in seconds.
     """
 
     def __init__(self, turn: Turn, call: str) -> None:
         self._turn = turn
         self._call = call
+        self.waited = 0.0
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         """Publish the request and wait until it is cancelled by an answer or a stop."""
@@ -442,9 +448,11 @@ class ChatApprover:
                 list(request.answers),
             )
         )
+        began = time.monotonic()
         try:
             await asyncio.Event().wait()
         finally:
+            self.waited += time.monotonic() - began
             self._turn.publish(PermissionSettled(self._call, request.id))
         return None
 
