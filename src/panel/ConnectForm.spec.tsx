@@ -1,10 +1,9 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
-import { ApiError } from '../api/client';
+import { ApiError, type INewConnection } from '../api/client';
 import type { ConnectionInfo, ModelsInfo, StoredConnection } from '../api/events';
 import { Connect } from './ConnectForm';
-import type { INewConnection } from './connectApi';
 import { type IPanelContext, ServicesProvider } from './services';
 
 const KEY = 'sk-ant-canary-0123456789';
@@ -38,7 +37,7 @@ class Page {
 
   async open(): Promise<HTMLElement> {
     const api = {
-      read: () => Promise.resolve(this.info),
+      connection: () => Promise.resolve(this.info),
       connect: (connection: INewConnection) => {
         this.sent.push(connection);
         return this.answer();
@@ -50,11 +49,11 @@ class Page {
     };
     const services = {
       trans: nullTranslator.load('tk-ai-extension'),
-      chats: { refresh: () => this.changes++ }
+      chats: { api, refresh: () => this.changes++ }
     } as unknown as IPanelContext;
     const { container } = render(
       <ServicesProvider value={services}>
-        <Connect api={api} />
+        <Connect />
       </ServicesProvider>
     );
     await settle();
@@ -163,18 +162,6 @@ describe('Connect', () => {
     end(infoOf(STORED));
     await settle();
     expect(screen.getByRole('status').textContent).toContain('Connected.');
-  });
-
-  it('pastes with the mouse', async () => {
-    const readText = jest.fn(() => Promise.resolve(`${KEY}\n`));
-    Object.assign(navigator, { clipboard: { readText } });
-    const page = new Page();
-    await page.open();
-    await press('Paste: API key');
-    expect(screen.getByLabelText<HTMLInputElement>('API key').value).toBe(KEY);
-    readText.mockImplementation(() => Promise.reject(new Error('denied')));
-    await press('Paste: API key');
-    expect(screen.getByLabelText<HTMLInputElement>('API key').value).toBe(KEY);
   });
 
   it('replaces a connection, and keeps its key if none is entered', async () => {

@@ -1,15 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { type FormEvent, type JSX, useEffect, useId, useRef, useState } from 'react';
 
+import type { INewConnection, Provider } from '../api/client';
 import type { ConnectionInfo, ErrorInfo, StoredConnection } from '../api/events';
-import type { ConnectionApi, INewConnection, Provider } from './connectApi';
 import { Button } from './controls';
 import { Failure, problemOf } from './Problem';
 import { useServices } from './services';
-
-interface IProps {
-  api: Pick<ConnectionApi, 'read' | 'connect' | 'disconnect'>;
-}
 
 type FieldName = 'base_url' | 'secret' | 'region' | 'project' | 'model';
 
@@ -22,8 +18,9 @@ interface IField {
 }
 
 /** The connected model, and the form to connect, replace or disconnect one. */
-export function Connect({ api }: IProps): JSX.Element {
+export function Connect(): JSX.Element {
   const { chats, trans } = useServices();
+  const { api } = chats;
   const [info, setInfo] = useState<ConnectionInfo | null>(null);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const [replaces, setReplaces] = useState(false);
@@ -31,7 +28,7 @@ export function Connect({ api }: IProps): JSX.Element {
   const status = useRef<HTMLDivElement>(null);
 
   useEffect(() => {
-    void api.read().then(setInfo, (error: unknown) => setProblem(problemOf(error)));
+    void api.connection().then(setInfo, (error: unknown) => setProblem(problemOf(error)));
   }, [api]);
   // The pressed button is gone: the focus moves to its result.
   useEffect(() => {
@@ -49,7 +46,7 @@ export function Connect({ api }: IProps): JSX.Element {
   };
   const disconnect = async (): Promise<void> => {
     try {
-      show(await api.disconnect(), trans.__('Disconnected. The key is deleted.'));
+      show(await api.disconnect(), trans.__('Disconnected.'));
     } catch (error) {
       setProblem(problemOf(error));
     }
@@ -66,8 +63,10 @@ export function Connect({ api }: IProps): JSX.Element {
     <div className="tk-Connect tk-Form">
       <div ref={status} role="status" tabIndex={-1}>
         {done !== null && <strong>{done.text} </strong>}
-        {trans.__('Chats use: %1.', models.label)} {sourceOf(info, trans)}{' '}
-        {!models.ready && models.hint}
+        {models.provider === 'tour'
+          ? trans.__('No model is connected. The tour answers.')
+          : trans.__('Chats use: %1.', models.label)}{' '}
+        {sourceOf(info, trans)} {!models.ready && models.hint}
       </div>
       {stored !== null && <Stored stored={stored} />}
       {problem !== null && <Failure problem={problem} />}
@@ -88,7 +87,11 @@ export function Connect({ api }: IProps): JSX.Element {
           connect={async connection => show(await api.connect(connection), trans.__('Connected.'))}
         />
       )}
-      {info.allowed && <Variables />}
+      {info.allowed && (
+        <p className="tk-Form-note">
+          {trans.__('Environment variables such as %1 override this form.', 'ANTHROPIC_API_KEY')}
+        </p>
+      )}
     </div>
   );
 }
@@ -208,49 +211,29 @@ interface IFieldProps {
 
 function Field({ id, field, value, keeps, problem }: IFieldProps): JSX.Element {
   const { trans } = useServices();
-  const input = useRef<HTMLInputElement>(null);
   const { name, label, placeholder, required = false } = field;
   const hint =
     keeps === null
       ? field.hint
       : trans.__('Leave it empty to keep the key that ends in %1 for the same address.', keeps);
   const describedBy = [...(problem === null ? [] : [problem]), ...(hint ? [`${id}-hint`] : [])];
-  const paste = async (): Promise<void> => {
-    try {
-      const text = await navigator.clipboard.readText();
-      if (input.current !== null) {
-        input.current.value = text.trim();
-      }
-    } catch {
-      // The browser asked, and the person denied it.
-    }
-    input.current?.focus();
-  };
   return (
     <div>
       <label htmlFor={id}>{label}</label>
-      <div className="tk-Form-row">
-        <input
-          ref={input}
-          id={id}
-          name={name}
-          className="tk-Form-input"
-          type={name === 'secret' ? 'password' : 'text'}
-          autoComplete="off"
-          autoCapitalize="off"
-          spellCheck={false}
-          defaultValue={value}
-          placeholder={placeholder}
-          aria-required={required && keeps === null}
-          aria-invalid={problem !== null}
-          aria-describedby={describedBy.join(' ') || undefined}
-        />
-        {(name === 'secret' || name === 'base_url') && 'clipboard' in navigator && (
-          <Button aria-label={trans.__('Paste: %1', label)} onClick={() => void paste()}>
-            {trans.__('Paste')}
-          </Button>
-        )}
-      </div>
+      <input
+        id={id}
+        name={name}
+        className="tk-Form-input"
+        type={name === 'secret' ? 'password' : 'text'}
+        autoComplete="off"
+        autoCapitalize="off"
+        spellCheck={false}
+        defaultValue={value}
+        placeholder={placeholder}
+        aria-required={required && keeps === null}
+        aria-invalid={problem !== null}
+        aria-describedby={describedBy.join(' ') || undefined}
+      />
       {hint && (
         <p id={`${id}-hint`} className="tk-Form-note">
           {hint}
@@ -276,35 +259,6 @@ function Stored({ stored }: { stored: StoredConnection }): JSX.Element {
   );
 }
 
-/** How the same is done without the form. */
-function Variables(): JSX.Element {
-  const { trans } = useServices();
-  const ways: [string, string][] = [
-    ['ANTHROPIC_API_KEY', trans.__('an Anthropic API key')],
-    ['CLAUDE_CODE_OAUTH_TOKEN', trans.__('a subscription token, printed by `claude setup-token`')],
-    ['ANTHROPIC_BASE_URL, ANTHROPIC_MODEL', trans.__('any endpoint with the Messages API')],
-    ['CLAUDE_CODE_USE_BEDROCK=1, AWS_REGION', trans.__('Amazon Bedrock')],
-    [
-      'CLAUDE_CODE_USE_VERTEX=1, CLOUD_ML_REGION, ANTHROPIC_VERTEX_PROJECT_ID',
-      trans.__('Google Vertex AI')
-    ]
-  ];
-  return (
-    <details>
-      <summary>{trans.__('Use environment variables instead')}</summary>
-      <p>{trans.__('Variables of the server’s environment take precedence over this form.')}</p>
-      <dl>
-        {ways.map(([names, what]) => (
-          <div key={names}>
-            <dt>{names}</dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
-    </details>
-  );
-}
-
 interface IProvider {
   name: Provider;
   label: string;
@@ -316,7 +270,7 @@ interface IProvider {
 
 /** Return the providers with their fields. */
 function providersOf(trans: TranslationBundle): IProvider[] {
-  const kept = trans.__('It is kept for you only, and sent to this provider only.');
+  const kept = trans.__('Stored for your account only, and sent only to this provider.');
   const secret = { name: 'secret', hint: kept, required: true } as const;
   const region = { name: 'region', label: trans.__('Region'), required: true } as const;
   const model: IField = {
@@ -334,7 +288,7 @@ function providersOf(trans: TranslationBundle): IProvider[] {
     {
       name: 'oauth',
       label: trans.__('Claude subscription'),
-      note: trans.__('with the token of `claude setup-token`'),
+      note: trans.__('with the token that “claude setup-token” prints'),
       fields: [{ ...secret, label: trans.__('Token') }]
     },
     {
@@ -352,7 +306,7 @@ function providersOf(trans: TranslationBundle): IProvider[] {
           name: 'secret',
           label: trans.__('Key or token'),
           hint: trans.__(
-            'Leave it empty if the endpoint needs none. It is kept for you only, and sent to this URL only.'
+            'Leave it empty if the endpoint needs none. Stored for your account only, and sent only to this URL.'
           )
         },
         { ...model, hint: trans.__('Leave it empty for the first model that the endpoint lists.') }

@@ -322,6 +322,10 @@ def _place(new: ConnectRequest) -> tuple[dict[str, str], tuple[str, ...]]:
             return place, ()
 
 
+_NAMES = {"secret": "key or token", "base_url": "base URL", "project": "Google Cloud project"}
+"""Fields of the form whose names are not those that a person reads."""
+
+
 def _address(entered: str) -> str:
     """Return the address of an endpoint, without a slash at its end."""
     url = entered.strip().rstrip("/")
@@ -346,4 +350,4 @@ def _checked(field: str, value: str) -> str:
 
 
 def _invalid(field: str) -> InvalidArguments:
-    return InvalidArguments(f"The field {field} is missing or invalid.", field=field)
+    return InvalidArguments(f"Enter a valid {_NAMES.get(field, field)}.", field=field)
