@@ -9,7 +9,6 @@ import { NEW, type Propose, PromptView } from './CellPrompt';
 import { writeSource } from './cellSource';
 
 const trans = nullTranslator.load('tk-ai-extension');
-const STATE = { state: NEW, onState: () => undefined };
 
 type SharedCell = ReturnType<YNotebook['addCell']>;
 
@@ -44,7 +43,7 @@ function stage(source: string) {
   const onClose = jest.fn();
   const cell = { model: { sharedModel: shared, type: 'code' }, editor: null } as never;
   const { unmount } = render(
-    <PromptView {...STATE} cell={cell} propose={propose} trans={trans} onClose={onClose} />
+    <PromptView {...{ cell, propose, trans, onClose, state: { current: NEW }, takesFocus: true }} />
   );
   const write = (text: string): void => {
     fireEvent.change(box(), { target: { value: text } });
@@ -55,7 +54,7 @@ function stage(source: string) {
 
 // The versions of a diff are text boxes, too.
 const box = (): HTMLTextAreaElement =>
-  screen.getByRole('textbox', { name: /^(Describe|Refine) the change/ });
+  screen.getByRole('textbox', { name: /^(Describe a|Refine the) change/ });
 const press = (key: string, more: object = {}): void => {
   fireEvent.keyDown(box(), { key, ...more });
 };

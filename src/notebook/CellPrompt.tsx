@@ -7,7 +7,7 @@ import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
-import type { JSX, KeyboardEvent } from 'react';
+import type { JSX, KeyboardEvent, MutableRefObject } from 'react';
 
 import { ApiError, requestJson, problemText } from '../api/client';
 import type { EditedCell } from '../api/events';
@@ -20,7 +20,7 @@ import { languageOf } from './DiffEditor';
 /** Maximum number of earlier prompts in a request. */
 const MAX_ROUNDS = 20;
 
-const open = new WeakMap<Cell, CellPrompt>();
+const open = new WeakMap<Cell, ReactWidget>();
 
 /** What opens a prompt. */
 interface IOpening {
@@ -39,18 +39,19 @@ export function openPrompt(opening: IOpening): void {
   const { cell, trans } = opening;
   const shown = open.get(cell);
   if (shown?.isDisposed === false) {
-    shown.focus();
+    shown.node.querySelector('textarea')?.focus();
   } else if (cell.readOnly) {
     returnTo(opening);
     Notification.warning(trans.__('This cell is read-only.'), { autoClose: 5000 });
   } else {
-    show(opening, cell, NEW);
+    show(opening, NEW, true);
   }
 }
 
 /** Show a prompt in a cell, or in the widget that replaces it when the cell is moved. */
-function show(opening: IOpening, cell: Cell, state: IPromptState): void {
-  const { panel, settings, toChat, trans } = opening;
+function show(opening: IOpening, initial: IPromptState, takesFocus: boolean): void {
+  const { panel, cell, settings, toChat, trans } = opening;
+  const state = { current: initial };
   // In this page the id leads to the widget that replaces one.
   // eslint-disable-next-line cells/keys
   const { id } = cell.model;
@@ -63,10 +64,13 @@ function show(opening: IOpening, cell: Cell, state: IPromptState): void {
   const onClose = (): void => {
     made.dispose();
     if (!cell.isDisposed) {
-      returnTo({ ...opening, cell });
+      returnTo(opening);
     }
   };
-  const made: CellPrompt = new CellPrompt({ cell, propose, trans, onClose }, state);
+  const made: ReactWidget = ReactWidget.create(
+    <PromptView {...{ cell, propose, trans, onClose, state, takesFocus }} />
+  );
+  made.addClass('tk-Review');
   open.set(cell, made);
   putInto(cell, made, 'below-input');
   cell.disposed.connect(() => {
@@ -74,7 +78,7 @@ function show(opening: IOpening, cell: Cell, state: IPromptState): void {
       return;
     }
     made.dispose();
-    const { text, proposal } = made.state;
+    const { text, proposal } = state.current;
     const prompt = text.trim() || (proposal?.rounds.at(-1)?.prompt ?? '');
     // The new widget of a moved cell is there once the change of the notebook is applied.
     queueMicrotask(() => {
@@ -84,7 +88,8 @@ function show(opening: IOpening, cell: Cell, state: IPromptState): void {
       // eslint-disable-next-line cells/keys
       const next = panel.content.widgets.find(each => each.model.id === id && !each.readOnly);
       if (next !== undefined) {
-        show(opening, next, made.state);
+        // Where nothing has the focus, it was lost with the widget.
+        show({ ...opening, cell: next }, state.current, document.activeElement === document.body);
       } else if (prompt !== '') {
         Notification.warning(trans.__('The cell of your prompt was deleted.'), {
           autoClose: false,
@@ -98,7 +103,7 @@ function show(opening: IOpening, cell: Cell, state: IPromptState): void {
 }
 
 /** Return to the cell, in the mode from which the prompt was opened. */
-function returnTo({ panel, cell, mode }: Pick<IOpening, 'panel' | 'cell' | 'mode'>): void {
+function returnTo({ panel, cell, mode }: IOpening): void {
   if (mode === 'edit') {
     panel.content.mode = 'edit';
     cell.editor?.focus();
@@ -119,56 +124,6 @@ export type Propose = (
   signal: AbortSignal
 ) => Promise<EditedCell>;
 
-/** The prompt of one cell. It keeps its state while the notebook detaches or replaces the cell. */
-export class CellPrompt extends ReactWidget {
-  constructor(
-    private readonly _props: IProps,
-    private _state: IPromptState
-  ) {
-    super();
-    this.addClass('tk-Review');
-  }
-
-  get state(): IPromptState {
-    return this._state;
-  }
-
-  /** Focus the box. */
-  focus(): void {
-    this.node.querySelector('textarea')?.focus();
-  }
-
-  protected override render(): JSX.Element {
-    return <PromptView {...this._props} state={this._state} onState={this._onState} />;
-  }
-
-  private readonly _onState = (changed: Partial<IPromptState>): void => {
-    this._state = { ...this._state, ...changed };
-  };
-}
-
-interface IProps {
-  cell: Cell;
-  propose: Propose;
-  trans: TranslationBundle;
-  onClose: () => void;
-}
-
-/** What a prompt shows when it is rendered again. */
-export interface IPromptState {
-  text: string;
-  proposal: IProposal | null;
-  problem: string;
-  hasFocus: boolean;
-  /** Start and end. */
-  selection: [number, number];
-}
-
-export const NEW: IPromptState = {
-  ...{ text: '', proposal: null, problem: '' },
-  ...{ hasFocus: true, selection: [0, 0] }
-};
-
 /** A proposal for a source. */
 interface IProposal {
   /** The source of the cell that it is for. */
@@ -178,43 +133,43 @@ interface IProposal {
   rounds: IRound[];
 }
 
-interface IStateProps {
-  state: IPromptState;
-  /** Called with each change of the state. */
-  onState: (changed: Partial<IPromptState>) => void;
+/** What a prompt keeps while the notebook detaches or replaces its cell. */
+export interface IPromptState {
+  text: string;
+  proposal: IProposal | null;
+  problem: string;
+}
+
+export const NEW: IPromptState = { text: '', proposal: null, problem: '' };
+
+interface IProps {
+  cell: Cell;
+  propose: Propose;
+  trans: TranslationBundle;
+  onClose: () => void;
+  /** Its state when it is shown, which it updates. */
+  state: MutableRefObject<IPromptState>;
+  takesFocus: boolean;
 }
 
 /** The view of a prompt. */
-export function PromptView({
-  cell,
-  propose,
-  trans,
-  onClose,
-  state,
-  onState
-}: IProps & IStateProps): JSX.Element {
+export function PromptView(props: IProps): JSX.Element {
+  const { cell, propose, trans, onClose, state, takesFocus } = props;
   const shared = cell.model.sharedModel;
-  const [text, setText] = useState(state.text);
-  const [proposal, setProposal] = useState(state.proposal);
+  const [{ text, proposal, problem }, setAll] = useState(() => state.current);
   const [asking, setAsking] = useState<AbortController | null>(null);
-  const [problem, setProblem] = useState(state.problem);
-  const [initial] = useState(state);
+  const set = (some: Partial<IPromptState>): void => setAll(now => ({ ...now, ...some }));
   const box = useRef<HTMLTextAreaElement>(null);
   const diff = useRef<HTMLDivElement>(null);
   const hint = useId();
   useLayoutEffect(() => {
-    const node = box.current as HTMLTextAreaElement;
-    if (initial.hasFocus) {
-      node.focus();
+    if (takesFocus) {
+      box.current?.focus();
     }
-    if (initial.text !== '') {
-      node.setSelectionRange(...initial.selection);
-    }
-    return () => onState({ selection: [node.selectionStart, node.selectionEnd] });
-  }, [initial, onState]);
+  }, [takesFocus]);
   useLayoutEffect(() => {
     const stopped = trans.__('The request was stopped. Send it again.');
-    onState({ text, proposal, problem: asking === null ? problem : stopped });
+    state.current = { text, proposal, problem: asking === null ? problem : stopped };
   });
   useLayoutEffect(() => {
     const node = box.current;
@@ -228,7 +183,12 @@ export function PromptView({
   useEffect(() => () => asking?.abort(), [asking]);
   useEffect(() => {
     const node = diff.current;
-    return node && proposal ? showProposal(node, cell, proposal, trans) : undefined;
+    const remove = node && proposal ? showProposal(node, cell, proposal, trans) : undefined;
+    if (proposal !== null) {
+      // The buttons are below the diff.
+      box.current?.parentElement?.scrollIntoView({ block: 'nearest' });
+    }
+    return remove;
   }, [cell, proposal, trans]);
 
   const send = async (): Promise<void> => {
@@ -241,17 +201,16 @@ export function PromptView({
     const earlier = proposal?.base === source ? proposal.rounds.slice(-MAX_ROUNDS) : [];
     const controller = new AbortController();
     setAsking(controller);
-    setProblem('');
+    set({ problem: '' });
     try {
       const found = await propose({ prompt, source, earlier }, controller.signal);
       if (!controller.signal.aborted) {
         const rounds = [...earlier, { prompt, source: found.source }];
-        setProposal({ base: source, source: found.source, rounds });
-        setText('');
+        set({ text: '', proposal: { base: source, source: found.source, rounds } });
       }
     } catch (error) {
       if (!controller.signal.aborted) {
-        setProblem(said(error));
+        set({ problem: said(error) });
       }
     }
     setAsking(null);
@@ -265,11 +224,13 @@ export function PromptView({
       return;
     }
     // Sending the last prompt again asks for the source as it is now.
-    setText(text || (proposal.rounds.at(-1)?.prompt ?? ''));
-    setProposal(null);
-    setProblem(
-      trans.__('The cell has changed since, and nothing was written. Send the prompt again.')
-    );
+    set({
+      text: text || (proposal.rounds.at(-1)?.prompt ?? ''),
+      proposal: null,
+      problem: trans.__(
+        'The cell has changed since, and nothing was written. Send the prompt again.'
+      )
+    });
     box.current?.focus();
   };
   const stop = (): void => {
@@ -296,9 +257,7 @@ export function PromptView({
   };
 
   const isNew = proposal === null;
-  const title = isNew
-    ? trans.__('Describe the change of this cell')
-    : trans.__('Refine the change');
+  const title = isNew ? trans.__('Describe a change to this cell') : trans.__('Refine the change');
   const status =
     asking !== null
       ? trans.__('Writing…')
@@ -306,24 +265,20 @@ export function PromptView({
         ? ''
         : proposal.source === proposal.base
           ? trans.__('The model proposes no change.')
-          : trans.__('A proposal. Nothing is written yet.');
+          : trans.__('Proposed change. Nothing is changed yet.');
   const button = (label: string, onClick: () => void, disabled = false): JSX.Element => (
     // A disabled button would lose the focus.
     <button type="button" className="tk-CellButton" aria-disabled={disabled} onClick={onClick}>
       {label}
     </button>
   );
+  const isEmpty = text.trim() === '';
   return (
     <div
       className="tk-Review-box"
       role="group"
       aria-label={trans.__('Edit this cell with a prompt')}
       onKeyDown={onKeyDown}
-      onFocus={() => onState({ hasFocus: true })}
-      onBlur={({ currentTarget: node }) => {
-        // Removing it may blur it, too, and is no decision of the person.
-        setTimeout(() => node.isConnected && onState({ hasFocus: hasFocus(node) }));
-      }}
     >
       <div ref={diff} className="tk-Review-merge" hidden={isNew} />
       <div className="tk-Review-words" role="status">
@@ -344,17 +299,22 @@ export function PromptView({
           rows={1}
           readOnly={asking !== null}
           value={text}
-          onChange={event => setText(event.target.value)}
+          onChange={event => set({ text: event.target.value })}
         />
-        {asking !== null && button(trans.__('Stop'), stop)}
-        {asking === null && !isNew && button(trans.__('Accept'), accept)}
-        {asking === null &&
-          button(
-            isNew ? trans.__('Send') : trans.__('Refine'),
-            () => void send(),
-            text.trim() === ''
-          )}
-        {asking === null && button(isNew ? trans.__('Close') : trans.__('Reject'), onClose)}
+        {asking !== null ? (
+          button(trans.__('Stop'), stop)
+        ) : isNew ? (
+          <>
+            {button(trans.__('Send'), () => void send(), isEmpty)}
+            {button(trans.__('Close'), onClose)}
+          </>
+        ) : (
+          <>
+            {button(trans.__('Accept'), accept)}
+            {button(trans.__('Refine'), () => void send(), isEmpty)}
+            {button(trans.__('Reject'), onClose)}
+          </>
+        )}
       </div>
       <div id={hint} className="tk-Review-words">
         {asking !== null
@@ -365,10 +325,6 @@ export function PromptView({
       </div>
     </div>
   );
-}
-
-function hasFocus(node: Element): boolean {
-  return node.contains(document.activeElement);
 }
 
 /** Show the diff of a proposal in a node. Returns a function that removes it. */

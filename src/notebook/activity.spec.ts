@@ -1,16 +1,18 @@
+import { Signal } from '@lumino/signaling';
+
 import { type ApiError, type ICellsByEntry, unreachable } from '../api/client';
-import type { IReviews } from '../changes/reviews';
 import { FakeServer } from '../testing/server';
-import { NotebookActivity } from './activity';
+import { type Journal, NotebookActivity } from './activity';
 import type { IMark } from './marks';
 import type { Activity, ChangeInfo } from '../api/events';
 
 /** A server of one notebook, which sends events to the current subscribers. */
-class Server implements Pick<IReviews, 'keep' | 'list' | 'notify' | 'undo'> {
+class Server implements Journal {
   changes: ChangeInfo[] = [];
   left: string[] = [];
   notified = 0;
   readonly wire = new FakeServer();
+  readonly chats = { api: this, decided: new Signal<never, void>(this as never) };
 
   get followers(): number {
     return this.wire.open.size;
@@ -23,11 +25,12 @@ class Server implements Pick<IReviews, 'keep' | 'list' | 'notify' | 'undo'> {
   constructor() {
     // No events are stored: each subscription starts with the state.
     this.wire.answer = ({ number }) => this.wire.deliver(number, { reset: true });
+    this.chats.decided.connect(() => this.notified++);
   }
 
   refusal: () => ApiError | undefined = () => undefined;
 
-  list(): Promise<ChangeInfo[]> {
+  changesIn(): Promise<ChangeInfo[]> {
     const refusal = this.refusal();
     return refusal === undefined ? Promise.resolve(this.changes) : Promise.reject(refusal);
   }
@@ -37,11 +40,7 @@ class Server implements Pick<IReviews, 'keep' | 'list' | 'notify' | 'undo'> {
     return Promise.resolve();
   }
 
-  notify(): void {
-    this.notified++;
-  }
-
-  undo(notebook: string, entries: ICellsByEntry): ReturnType<IReviews['undo']> {
+  undo(notebook: string, entries: ICellsByEntry): ReturnType<Journal['undo']> {
     this._take(entries);
     const cells = Object.values(entries).flat();
     return Promise.resolve([{ notebook, cells, left: this.left, stayed: [] }]);
@@ -93,24 +92,12 @@ describe('NotebookActivity', () => {
 
   beforeEach(() => {
     server = new Server();
-    activity = new NotebookActivity(server, server.wire.channel, 'a.ipynb');
+    activity = new NotebookActivity(server.chats, server.wire.channel, 'a.ipynb');
   });
 
   afterEach(() => activity.dispose());
 
-  it('sends no request while it is hidden, and reads the changes when it is shown', async () => {
-    server.change(1, 'x');
-    expect([server.followers, activity.marks.size]).toEqual([0, 0]);
-    activity.look(true);
-    await until(activity, () => activity.marks.has('x'));
-    server.change(2, 'y');
-    await until(activity, () => activity.marks.has('y'));
-    activity.look(false);
-    expect(server.followers).toBe(0);
-  });
-
   it('lists a cell while it runs', async () => {
-    activity.look(true);
     await server.wire.begun;
     server.emit('running', 'x');
     await until(activity, () => activity.running.length === 1);
@@ -121,7 +108,6 @@ describe('NotebookActivity', () => {
 
   it('has no mark for what a person keeps, here or elsewhere', async () => {
     server.change(1, 'x', 'y');
-    activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     const mark = activity.marks.get('x');
     await activity.keep(mark as IMark);
@@ -136,12 +122,10 @@ describe('NotebookActivity', () => {
     expect(marked(activity)).toEqual([]);
   });
 
-  it('subscribes to the new path, also if it is shown during the rename', async () => {
+  it('subscribes to the new path, after a rename', async () => {
     server.change(1, 'x');
-    activity.look(true);
     await until(activity, () => activity.marks.size === 1);
     activity.rename('b.ipynb');
-    activity.look(true);
     server.change(2, 'y');
     await until(activity, () => activity.marks.has('y'));
     expect(server.path).toEqual({ changes: 'b.ipynb' });
@@ -149,10 +133,8 @@ describe('NotebookActivity', () => {
 
   it('has no marks in a notebook of another drive', async () => {
     server.change(1, 'x');
-    activity.look(true);
     await until(activity, () => activity.marks.size === 1);
     activity.rename(null);
-    activity.look(true);
     expect([server.followers, activity.marks.size]).toEqual([0, 0]);
     activity.rename('a.ipynb');
     await until(activity, () => activity.marks.size === 1);
@@ -161,7 +143,6 @@ describe('NotebookActivity', () => {
 
   it('removes marks of undone changes, and counts cells that were not reverted', async () => {
     server.change(1, 'x', 'y');
-    activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     server.left = ['Somebody has worked on it since.'];
     const mark = activity.marks.get('y');
@@ -171,7 +152,6 @@ describe('NotebookActivity', () => {
 
   it('has undone changes, even if the changes cannot be read afterwards', async () => {
     server.change(1, 'x', 'y');
-    activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     server.refusal = unreachable;
     const mark = activity.marks.get('y');
@@ -183,7 +163,6 @@ describe('NotebookActivity', () => {
 
   it('keeps the object of each mark that is unchanged, whatever happens elsewhere', async () => {
     server.change(1, 'x', 'y');
-    activity.look(true);
     await until(activity, () => activity.marks.size === 2);
     const mark = activity.marks.get('x');
     const steps: (() => unknown)[] = [
@@ -213,7 +192,6 @@ describe('NotebookActivity', () => {
     const refusals = [unreachable()];
     server.refusal = () => refusals.shift();
     server.change(1, 'x');
-    activity.look(true);
     await until(activity, () => activity.marks.has('x'));
     expect(server.followers).toBe(1);
   });

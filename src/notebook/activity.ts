@@ -2,13 +2,16 @@ import { JSONExt } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { ICellsByEntry } from '../api/client';
+import type { ChatApi, ICellsByEntry } from '../api/client';
 import type { Activity, ChangeInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { quietly, inOrder } from '../api/reads';
 import { cellsByEntry, leftIn } from '../changes/pending';
-import type { IReviews } from '../changes/reviews';
+import type { IChats } from '../chat/service';
 import { entriesOf, type IMark, marksOf } from './marks';
+
+/** The routes of the changes in notebooks. */
+export type Journal = Pick<ChatApi, 'changesIn' | 'keep' | 'undo'>;
 
 /** A running cell, and the agent that runs it. */
 export interface IRunning {
@@ -16,19 +19,16 @@ export interface IRunning {
   author: string;
 }
 
-/**
- * The changes and runs of agents in one notebook, updated while the notebook is visible.
- *
- * While it is hidden no request is sent. The changes are read again when it is shown.
- */
+/** The changes and runs of agents in one open notebook. */
 export class NotebookActivity implements IDisposable {
   /** @param path - The path on the server; null for a notebook of another drive. */
   constructor(
-    private readonly _reviews: Pick<IReviews, 'keep' | 'list' | 'notify' | 'undo'>,
+    private readonly _chats: Pick<IChats, 'decided'> & { api: Journal },
     private readonly _channel: IChannel,
     path: string | null
   ) {
     this._path = path;
+    this._follow();
   }
 
   /** Emitted when the marks or the running cells have changed. */
@@ -55,12 +55,6 @@ export class NotebookActivity implements IDisposable {
     return this._disposed;
   }
 
-  /** Set whether the notebook is visible. */
-  look(seen: boolean): void {
-    this._seen = seen;
-    this._attend();
-  }
-
   /** Handle a renamed notebook. */
   rename(path: string | null): void {
     this._detach();
@@ -70,7 +64,7 @@ export class NotebookActivity implements IDisposable {
       this._running = [];
       this._mark();
     }
-    this._attend();
+    this._follow();
   }
 
   /** Keep the changes that a mark shows, which removes it. */
@@ -87,7 +81,7 @@ export class NotebookActivity implements IDisposable {
   private async _keep(entries: ICellsByEntry): Promise<void> {
     const { _path: path } = this;
     if (path !== null) {
-      await this._reviews.keep(path, entries);
+      await this._chats.api.keep(path, entries);
       await quietly(this._refresh(path, () => path !== this._path));
     }
   }
@@ -103,7 +97,7 @@ export class NotebookActivity implements IDisposable {
     if (path === null) {
       return 0;
     }
-    const found = await this._reviews.undo(path, entriesOf(marks));
+    const found = await this._chats.api.undo(path, entriesOf(marks));
     // If that fails, it is undone all the same: the event `taken_back` repeats the request.
     await quietly(this._refresh(path, () => path !== this._path));
     return leftIn(found);
@@ -127,27 +121,25 @@ export class NotebookActivity implements IDisposable {
     this._changed.emit();
   }
 
-  /** Subscribe while the notebook is visible. */
-  private _attend(): void {
-    if (!this._seen || this._path === null || this._disposed) {
-      this._detach();
-    } else if (this._following === null) {
-      const path = this._path;
-      const isOver = (): boolean => this._following !== following;
-      const following = this._channel.subscribe<Activity>(
-        { changes: path },
-        {
-          live: async isReset => {
-            if (isReset) {
-              this._running = [];
-              await this._refresh(path, isOver);
-            }
-          },
-          take: event => this._take(event, path, isOver)
-        }
-      );
-      this._following = following;
+  private _follow(): void {
+    const path = this._path;
+    if (path === null) {
+      return;
     }
+    const isOver = (): boolean => this._following !== following;
+    const following = this._channel.subscribe<Activity>(
+      { changes: path },
+      {
+        live: async isReset => {
+          if (isReset) {
+            this._running = [];
+            await this._refresh(path, isOver);
+          }
+        },
+        take: event => this._take(event, path, isOver)
+      }
+    );
+    this._following = following;
   }
 
   /** Handle an event. */
@@ -171,13 +163,13 @@ export class NotebookActivity implements IDisposable {
         break;
       case 'kept':
       case 'taken_back':
-        this._reviews.notify();
+        this._chats.decided.emit();
         await this._refresh(path, isOver);
         break;
       case 'missed':
         // A new subscription starts with the running cells.
         this._detach();
-        this._attend();
+        this._follow();
     }
   }
 
@@ -189,7 +181,7 @@ export class NotebookActivity implements IDisposable {
   private async _refresh(path: string, isOver: () => boolean, since = 0): Promise<void> {
     const isNewest = this._reads();
     const known = this._changes.filter(({ entry }) => entry < since);
-    const changes = await this._reviews.list(path, known);
+    const changes = await this._chats.api.changesIn(path, known);
     if (!isOver() && isNewest()) {
       this._changes = changes;
       this._mark();
@@ -203,7 +195,6 @@ export class NotebookActivity implements IDisposable {
 
   private readonly _reads = inOrder();
   private _path: string | null;
-  private _seen = false;
   private _changes: readonly ChangeInfo[] = [];
   private _marks: ReadonlyMap<string, IMark> = new Map();
   private _running: readonly IRunning[] = [];

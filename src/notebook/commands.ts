@@ -11,6 +11,7 @@ import {
   textEditorIcon,
   fastForwardIcon
 } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
 
 import { chatIcon } from '../common/icon';
 import type { IChatOpener } from '../tokens';
@@ -22,26 +23,58 @@ import { verify } from './verification';
 
 export type CellTask = 'explain' | 'fix' | 'document' | 'optimise';
 
-/** The tasks, in the order of menus. */
-export const CELL_TASKS: readonly CellTask[] = ['explain', 'fix', 'document', 'optimise'];
+/** A command on cells, and the message that it sends. */
+interface ITask {
+  label: string;
+  /** The label in the command palette. */
+  long: string;
+  caption: string;
+  icon: LabIcon;
+  one: string;
+  many: string;
+  /** The message about one cell with an error of this name. */
+  ofError?: (name: string) => string;
+}
 
-/** Ids of the commands on cells. */
-export const CommandIDs = {
-  chat: 'tk-ai:chat-about-notebook',
-  prompt: 'tk-ai:edit-cell',
-  verify: 'tk-ai:verify-notebook',
-  explain: 'tk-ai:explain-cell',
-  fix: 'tk-ai:fix-cell',
-  document: 'tk-ai:document-cell',
-  optimise: 'tk-ai:optimise-cell'
-} as const;
-
-const ICONS: Record<CellTask, LabIcon> = {
-  explain: infoIcon,
-  fix: bugIcon,
-  document: textEditorIcon,
-  optimise: fastForwardIcon
-};
+/** Return the tasks, in the order of menus. */
+function tasksOf(trans: TranslationBundle): Record<CellTask, ITask> {
+  return {
+    explain: {
+      label: trans.__('Explain'),
+      long: trans.__('Explain Cells with Claude'),
+      caption: trans.__('Ask Claude to explain the selected cells'),
+      icon: infoIcon,
+      one: trans.__('Explain this cell.'),
+      many: trans.__('Explain these cells.'),
+      ofError: name => trans.__('Explain the %1 in this cell.', name)
+    },
+    fix: {
+      label: trans.__('Fix'),
+      long: trans.__('Fix Cells with Claude'),
+      caption: trans.__('Ask Claude to fix the selected cells'),
+      icon: bugIcon,
+      one: trans.__('Fix this cell.'),
+      many: trans.__('Fix these cells.'),
+      ofError: name => trans.__('Fix the %1 in this cell.', name)
+    },
+    document: {
+      label: trans.__('Document'),
+      long: trans.__('Document Cells with Claude'),
+      caption: trans.__('Ask Claude to document the selected cells'),
+      icon: textEditorIcon,
+      one: trans.__('Document this cell: add docstrings, and comments that say why.'),
+      many: trans.__('Document these cells: add docstrings, and comments that say why.')
+    },
+    optimise: {
+      label: trans.__('Optimize'),
+      long: trans.__('Optimize Cells with Claude'),
+      caption: trans.__('Ask Claude to optimize the selected cells'),
+      icon: fastForwardIcon,
+      one: trans.__('Optimize this cell: less time or memory, with the same results.'),
+      many: trans.__('Optimize these cells: less time or memory, with the same results.')
+    }
+  };
+}
 
 /** Send a task about cells of a notebook to the chat. */
 export async function ask(
@@ -51,11 +84,12 @@ export async function ask(
   cells: readonly Cell[],
   trans: TranslationBundle
 ): Promise<void> {
-  const [first] = cells;
-  const about = { cells: cells.length, error: first === undefined ? null : errorOf(first) };
+  const { one, many, ofError } = tasksOf(trans)[task];
+  const error = cells[0] === undefined ? null : errorOf(cells[0]);
+  const about = error === null ? one : (ofError?.(error) ?? one);
   await opener.open({
     notebook: panel.context.path,
-    message: messageFor(task, about, trans),
+    message: cells.length > 1 ? many : about,
     cells: keysOfCells(panel, cells),
     send: true
   });
@@ -69,36 +103,6 @@ export function addCommands(
   palette: ICommandPalette | null,
   trans: TranslationBundle
 ): void {
-  const labels: Record<CellTask, string> = {
-    explain: trans.__('Explain'),
-    fix: trans.__('Fix'),
-    document: trans.__('Document'),
-    optimise: trans.__('Optimize')
-  };
-  const captions: Record<CellTask, string> = {
-    explain: trans.__('Ask Claude to explain the selected cells'),
-    fix: trans.__('Ask Claude to fix the selected cells'),
-    document: trans.__('Ask Claude to document the selected cells'),
-    optimise: trans.__('Ask Claude to optimize the selected cells')
-  };
-  const longs: Record<CellTask, string> = {
-    explain: trans.__('Explain Cells with Claude'),
-    fix: trans.__('Fix Cells with Claude'),
-    document: trans.__('Document Cells with Claude'),
-    optimise: trans.__('Optimize Cells with Claude')
-  };
-  const category = trans.__('Claude');
-  const describedBy = {
-    args: {
-      type: 'object',
-      properties: {
-        isPalette: {
-          type: 'boolean',
-          description: trans.__('Whether the command is shown in the command palette')
-        }
-      }
-    }
-  };
   const { contents, serverSettings: settings } = app.serviceManager;
   /** Return the current notebook, if it is on the server: Claude cannot read others. */
   const current = (): NotebookPanel | null => {
@@ -106,56 +110,58 @@ export function addCommands(
     const path = panel && serverPath(contents, panel.context.path);
     return path === null ? null : panel;
   };
-  for (const task of CELL_TASKS) {
-    const command = CommandIDs[task];
-    app.commands.addCommand(command, {
-      label: args => (args['isPalette'] === true ? longs[task] : labels[task]),
-      caption: captions[task],
-      icon: ICONS[task],
-      describedBy,
-      isEnabled: () => selected(current(), task).length > 0,
-      execute: async () => {
-        const panel = current();
-        const cells = selected(panel, task);
-        if (panel !== null && cells.length > 0) {
-          await ask(opener, task, panel, cells, trans);
-        }
-      }
-    });
-    palette?.addItem({ command, category, args: { isPalette: true } });
-  }
   const add = (
     command: string,
-    label: string,
-    caption: string,
-    run: (panel: NotebookPanel) => unknown,
-    icon = chatIcon
+    options: Pick<CommandRegistry.ICommandOptions, 'caption' | 'icon' | 'isEnabled' | 'label'>,
+    run: (panel: NotebookPanel) => unknown
   ): void => {
     app.commands.addCommand(command, {
-      label,
-      caption,
-      icon,
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: { args: { type: 'object', properties: { isPalette: { type: 'boolean' } } } },
       isEnabled: () => current() !== null,
       execute: async () => {
         const panel = current();
         if (panel !== null) {
           await run(panel);
         }
-      }
+      },
+      ...options
     });
-    palette?.addItem({ command, category });
+    palette?.addItem({ command, category: trans.__('Claude'), args: { isPalette: true } });
   };
+  for (const [name, { label, long, caption, icon }] of Object.entries(tasksOf(trans))) {
+    const task = name as CellTask;
+    add(
+      `tk-ai:${task}-cell`,
+      {
+        label: ({ isPalette }) => (isPalette === true ? long : label),
+        caption,
+        icon,
+        isEnabled: () => selected(current(), task).length > 0
+      },
+      async panel => {
+        const cells = selected(panel, task);
+        if (cells.length > 0) {
+          await ask(opener, task, panel, cells, trans);
+        }
+      }
+    );
+  }
   add(
-    CommandIDs.chat,
-    trans.__('Chat About This Notebook'),
-    trans.__('Chat with Claude about this notebook'),
+    'tk-ai:chat-about-notebook',
+    {
+      label: trans.__('Chat About This Notebook'),
+      caption: trans.__('Chat with Claude about this notebook'),
+      icon: chatIcon
+    },
     ({ context }) => opener.open({ notebook: context.path })
   );
   add(
-    CommandIDs.prompt,
-    trans.__('Edit Cell with a Prompt…'),
-    trans.__('Describe a change of the active cell, and see it first'),
+    'tk-ai:edit-cell',
+    {
+      label: trans.__('Edit Cell with a Prompt…'),
+      caption: trans.__('Describe a change to the active cell, and see it first'),
+      icon: chatIcon
+    },
     async panel => {
       const { activeCell: cell, mode } = panel.content;
       if (cell === null) {
@@ -168,13 +174,15 @@ export function addCommands(
     }
   );
   add(
-    CommandIDs.verify,
-    trans.__('Check: Run from the Top'),
-    trans.__('Check: run from the top in a new kernel, and compare with the saved outputs'),
-    async panel => {
-      await verify(panel, contents.localPath(panel.context.path), settings, trans);
+    'tk-ai:verify-notebook',
+    {
+      label: trans.__('Check: Run from the Top'),
+      caption: trans.__(
+        'Check: run from the top in a new kernel, and compare with the saved outputs'
+      ),
+      icon: codeCheckIcon
     },
-    codeCheckIcon
+    panel => verify(panel, contents.localPath(panel.context.path), settings, trans)
   );
 }
 
@@ -183,33 +191,4 @@ function selected(panel: NotebookPanel | null, task: CellTask): Cell[] {
   const content = panel?.content;
   const cells = content?.widgets.filter(cell => content.isSelectedOrActive(cell)) ?? [];
   return task === 'explain' ? cells : cells.filter(cell => cell.model.type === 'code');
-}
-
-/** Return the message to Claude for a task. */
-function messageFor(
-  task: CellTask,
-  { cells, error }: { cells: number; error: string | null },
-  trans: TranslationBundle
-): string {
-  const many = cells > 1;
-  switch (task) {
-    case 'explain':
-      if (error !== null && !many) {
-        return trans.__('Explain the %1 in this cell.', error);
-      }
-      return many ? trans.__('Explain these cells.') : trans.__('Explain this cell.');
-    case 'fix':
-      if (error !== null && !many) {
-        return trans.__('Fix the %1 in this cell.', error);
-      }
-      return many ? trans.__('Fix these cells.') : trans.__('Fix this cell.');
-    case 'document':
-      return many
-        ? trans.__('Document these cells: add docstrings, and comments that say why.')
-        : trans.__('Document this cell: add docstrings, and comments that say why.');
-    case 'optimise':
-      return many
-        ? trans.__('Optimize these cells: less time or memory, with the same results.')
-        : trans.__('Optimize this cell: less time or memory, with the same results.');
-  }
 }

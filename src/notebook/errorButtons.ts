@@ -1,7 +1,6 @@
 import type { Cell, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
 import { outputsOf } from './cellOutputs';
@@ -17,19 +16,13 @@ export function addErrorButtons(
   ask: AskAboutCell,
   trans: TranslationBundle
 ): void {
-  const shown = new Map<Cell, ErrorButtons>();
+  const known = new WeakSet<Cell>();
   onCells(panel, () => {
-    const cells = new Set(panel.content.widgets);
-    for (const [cell, buttons] of shown) {
-      if (!cells.has(cell)) {
-        buttons.dispose();
-        shown.delete(cell);
-      }
-    }
-    for (const cell of cells) {
+    for (const cell of panel.content.widgets) {
       const outputs = outputsOf(cell.model);
-      if (outputs !== null && !shown.has(cell)) {
-        shown.set(cell, new ErrorButtons(cell, outputs, task => ask(task, panel, cell), trans));
+      if (outputs !== null && !known.has(cell)) {
+        known.add(cell);
+        watch(cell, outputs, () => buttonsOf(task => ask(task, panel, cell), trans));
       }
     }
   });
@@ -42,71 +35,44 @@ function countErrors(outputs: readonly { type: string }[]): number {
   return outputs.filter(({ type }) => type === 'error').length;
 }
 
-/** The buttons of one cell, shown while its outputs have an error. */
-class ErrorButtons implements IDisposable {
-  constructor(
-    private readonly _cell: Cell,
-    private readonly _outputs: Outputs,
-    private readonly _ask: (task: CellTask) => void,
-    private readonly _trans: TranslationBundle
-  ) {
-    _outputs.changed.connect(this._onChanged);
-    // The outputs may live on in another view.
-    _cell.disposed.connect(() => this.dispose());
-    for (let place = 0; place < _outputs.length; place++) {
-      this._errors += countErrors([_outputs.get(place)]);
+/** Show a cell's buttons while its outputs have an error. */
+function watch(cell: Cell, outputs: Outputs, make: () => Widget): void {
+  let errors = 0;
+  let buttons: Widget | null = null;
+  const count = (change: number): void => {
+    errors += change;
+    if (errors > 0 && buttons === null) {
+      buttons = make();
+      putInto(cell, buttons, 'end');
+    } else if (errors === 0) {
+      buttons?.dispose();
+      buttons = null;
     }
-    this._update();
-  }
-
-  get isDisposed(): boolean {
-    return this._disposed;
-  }
-
-  dispose(): void {
-    this._disposed = true;
-    this._buttons?.dispose();
-    this._outputs.changed.disconnect(this._onChanged);
-  }
-
-  /** Look at the changed outputs only: a cell may have a hundred thousand. */
-  private readonly _onChanged = (_: object, { newValues, oldValues }: OutputsChange): void => {
-    this._errors += countErrors(newValues) - countErrors(oldValues);
-    this._update();
   };
+  // Only the changed outputs are counted: a cell may have a hundred thousand.
+  const onChanged = (_: object, { newValues, oldValues }: OutputsChange): void =>
+    count(countErrors(newValues) - countErrors(oldValues));
+  outputs.changed.connect(onChanged);
+  // The outputs may live on in another view.
+  cell.disposed.connect(() => outputs.changed.disconnect(onChanged));
+  count(countErrors(Array.from({ length: outputs.length }, (_, place) => outputs.get(place))));
+}
 
-  private _update(): void {
-    const wanted = this._errors > 0;
-    if (wanted && this._buttons === null) {
-      this._buttons = this._createButtons();
-      putInto(this._cell, this._buttons, 'end');
-    } else if (!wanted) {
-      this._buttons?.dispose();
-      this._buttons = null;
-    }
-  }
-
-  private _createButtons(): Widget {
-    const widget = new Widget();
-    widget.addClass('tk-Failed');
-    widget.node.setAttribute('role', 'group');
-    widget.node.setAttribute('aria-label', this._trans.__('Ask Claude about this error'));
-    const add = (task: CellTask, label: string, title: string): void => {
-      const button = document.createElement('button');
-      button.type = 'button';
-      button.className = 'tk-CellButton';
-      button.textContent = label;
-      button.title = title;
-      button.addEventListener('click', () => this._ask(task));
-      widget.node.append(button);
-    };
-    add('fix', this._trans.__('Fix'), this._trans.__('Ask Claude to fix this cell'));
-    add('explain', this._trans.__('Explain'), this._trans.__('Ask Claude to explain this error'));
-    return widget;
-  }
-
-  /** The number of errors among the outputs. */
-  private _errors = 0;
-  private _buttons: Widget | null = null;
-  private _disposed = false;
+function buttonsOf(ask: (task: CellTask) => void, trans: TranslationBundle): Widget {
+  const widget = new Widget();
+  widget.addClass('tk-Failed');
+  widget.node.setAttribute('role', 'group');
+  widget.node.setAttribute('aria-label', trans.__('Ask Claude about this error'));
+  const add = (task: CellTask, label: string, title: string): void => {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'tk-CellButton';
+    button.textContent = label;
+    button.title = title;
+    button.addEventListener('click', () => ask(task));
+    widget.node.append(button);
+  };
+  add('fix', trans.__('Fix'), trans.__('Ask Claude to fix this cell'));
+  add('explain', trans.__('Explain'), trans.__('Ask Claude to explain this error'));
+  return widget;
 }

@@ -111,15 +111,13 @@ describe('the prompt of a cell', () => {
     ]
   ];
 
-  it.each(REPLACING)('keeps its text, cursor and focus when the cell %s', async (_, steps) => {
+  it.each(REPLACING)('keeps its text and focus when the cell %s', async (_, steps) => {
     await write('Sort it');
-    box()?.setSelectionRange(2, 4);
     for (let round = 0; round < 2; round++) {
       const before = box();
       await apply(...steps);
       expect(box()).not.toBe(before);
       expect(box()?.value).toBe('Sort it');
-      expect([box()?.selectionStart, box()?.selectionEnd]).toEqual([2, 4]);
       expect(document.activeElement).toBe(box());
     }
   });

@@ -6,7 +6,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IChannel } from '../api/channel';
-import { IReviews } from '../changes/reviews';
+import { IChats } from '../chat/service';
 import { IChatOpener } from '../tokens';
 import { Activities, IActivities } from './activities';
 import { addCommands, ask } from './commands';
@@ -27,12 +27,12 @@ const activities: JupyterFrontEndPlugin<IActivities> = {
   description: 'Provides the changes and runs of agents in open notebooks.',
   autoStart: true,
   provides: IActivities,
-  requires: [IReviews, IChannel],
+  requires: [IChats, IChannel],
   activate: (
     { serviceManager: { contents } }: JupyterFrontEnd,
-    reviews: IReviews,
+    chats: IChats,
     channel: IChannel
-  ): IActivities => new Activities(reviews, channel, contents)
+  ): IActivities => new Activities(chats, channel, contents)
 };
 
 /** Trust in the outputs of cells that agents run. */

@@ -1,3 +1,5 @@
+import { Signal } from '@lumino/signaling';
+
 import type { ChatApi } from '../api/client';
 import type { ChangeInfo, ChatChanges, ChatInfo } from '../api/events';
 import { ChatModel, type Routes } from '../chat/model';
@@ -62,12 +64,12 @@ function marks(): ISubject {
   const by = { author: 'Claude', tool: '', turn: null, yours: true, summary: '' };
   const changes = (entry: number): ChangeInfo[] => [{ entry, time: entry, ...by, cells: [done] }];
   const reads = new Reads(changes);
-  const reviews = {
-    list: reads.read,
+  const api = {
+    changesIn: reads.read,
     keep: () => Promise.resolve(),
-    undo: () => Promise.resolve([]),
-    notify: () => undefined
+    undo: () => Promise.resolve([])
   };
+  const reviews = { api, decided: new Signal<never, void>({} as never) };
   const activity = new NotebookActivity(reviews, new FakeServer().channel, 'a.ipynb');
   return {
     pending: reads.pending,

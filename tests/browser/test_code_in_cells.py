@@ -92,7 +92,7 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     # Keys go to the prompt also while it is loaded.
     await keys.press("Control+k")
     await keys.type("Another day")
-    box = prompt.get_by_role("textbox", name="Describe the change of this cell")
+    box = prompt.get_by_role("textbox", name="Describe a change to this cell")
     await expect(box).to_have_value("Another day")
     await keys.press("Escape")
     await expect(prompt).to_have_count(0)
@@ -104,7 +104,7 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await expect(box).to_be_focused()
     await keys.type("Group by month")
     await keys.press("Enter")
-    await expect(prompt.get_by_role("status")).to_contain_text("Nothing is written yet")
+    await expect(prompt.get_by_role("status")).to_contain_text("Nothing is changed yet")
     await expect(prompt.locator(".tk-Review-merge")).to_contain_text("groupby")
     assert (await page.evaluate(SOURCES))[1] == before
     request = model.requests[0]
@@ -144,7 +144,7 @@ async def test_what_changed_since_a_proposal_stays(open_lab: OpenLab, model: Scr
     await keys.type("Empty it")
     await expect(prompt.get_by_role("textbox")).to_have_value("Empty it")
     await keys.press("Enter")
-    await expect(prompt.get_by_role("status")).to_contain_text("Nothing is written yet")
+    await expect(prompt.get_by_role("status")).to_contain_text("Nothing is changed yet")
     await page.evaluate(WRITE, [1, ".head()"])
     await keys.press("Control+Enter")
     await expect(prompt.get_by_role("alert")).to_contain_text("nothing was written")
