@@ -26,31 +26,29 @@ export class BrowserStorage {
     }
   }
 
-  fetch(name: string): Promise<ReadonlyPartialJSONValue | undefined> {
-    return Promise.resolve(this._read(this._prefix + name)?.value);
+  fetch(name: string): ReadonlyPartialJSONValue | undefined {
+    return this._read(this._prefix + name)?.value;
   }
 
   /** Return the entries whose names begin with a prefix, by the rest of the name. */
-  entries(prefix: string): Promise<[string, ReadonlyPartialJSONValue | undefined][]> {
+  entries(prefix: string): [string, ReadonlyPartialJSONValue | undefined][] {
     const start = this._prefix + prefix;
     const keys = this._keys.filter(key => key.startsWith(start));
-    return Promise.resolve(keys.map(key => [key.slice(start.length), this._read(key)?.value]));
+    return keys.map(key => [key.slice(start.length), this._read(key)?.value]);
   }
 
   /** Save an entry. If the browser has no room for it, the former value stays. */
-  save(name: string, value: ReadonlyPartialJSONValue): Promise<void> {
+  save(name: string, value: ReadonlyPartialJSONValue): void {
     const entry: IStoredEntry = { time: Date.now(), value };
     try {
       this._storage?.setItem(this._prefix + name, JSON.stringify(entry));
     } catch {
       // The quota is exceeded.
     }
-    return Promise.resolve();
   }
 
-  remove(name: string): Promise<void> {
+  remove(name: string): void {
     this._storage?.removeItem(this._prefix + name);
-    return Promise.resolve();
   }
 
   private get _keys(): string[] {
