@@ -1,13 +1,10 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import api from './api/plugin';
-import changes from './changes/plugin';
 import chat from './chat/plugin';
 import lab from './lab/plugin';
 import notebook from './notebook/plugin';
 import panel from './panel/plugin';
-import questions from './questions/plugin';
-import state from './state/plugin';
 import tabs from './tabs/plugin';
 
 // The public API for other extensions.
@@ -19,11 +16,8 @@ export type { ChatModel } from './chat/model';
 
 /** All plug-ins, from the `plugin.ts` of each folder. */
 const plugins: JupyterFrontEndPlugin<unknown>[] = [
-  ...state,
   ...api,
   ...chat,
-  ...changes,
-  ...questions,
   ...panel,
   ...notebook,
   ...tabs,

@@ -4,17 +4,23 @@ import { ServerConnection } from '@jupyterlab/services';
 import type {
   Answer,
   Attachment,
+  ChangeInfo,
+  ChangeList,
   ChatChanges,
   ChatEvent,
   ChatInfo,
+  ChatSetupInfo,
+  ConnectionInfo,
   ErrorInfo,
   Mode,
   ModelsInfo,
   NetChange,
   NetChanges,
+  StandingInfo,
   TakenBack,
   UndoneChanges,
-  UndoneTurn
+  UndoneTurn,
+  VariableList
 } from './events';
 
 /** The body of a request that sends a message. */
@@ -47,6 +53,20 @@ export type PlanAnswer =
 /** Changes to keep or undo: the cells of each entry of the journal. */
 export type ICellsByEntry = Record<number, string[]>;
 
+/** A provider that can be connected in the panel. */
+export type Provider = 'anthropic' | 'oauth' | 'compatible' | 'bedrock' | 'vertex';
+
+/** A connection to a model, as a person enters it. */
+export interface INewConnection {
+  provider: Provider;
+  /** Null keeps the stored key, for the same provider and address only. */
+  secret: string | null;
+  base_url: string;
+  model: string;
+  region: string;
+  project: string;
+}
+
 /** HTTP statuses and codes of errors that a retry does not change, unless the server says so. */
 const PERMANENT = new Set([400, 404, 405, 406, 409, 410, 414, 422, 501, 'path_refused']);
 
@@ -75,12 +95,14 @@ export function problemText({ message, hint }: ErrorInfo): string {
 /** Error code: the server could not be reached. */
 export const UNREACHABLE = 'unreachable';
 
-/** The routes of the chats. */
+/** The routes of the server. */
 export class ChatApi {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
-  async chats(): Promise<ChatInfo[]> {
-    return (await this._json<{ chats: ChatInfo[] }>('GET', 'chats')).chats;
+  /** Return the chats; those with some words in their titles, messages or answers. */
+  async chats(words = ''): Promise<ChatInfo[]> {
+    const query = words === '' ? '' : URLExt.objectToQueryString({ search: words });
+    return (await this._json<{ chats: ChatInfo[] }>('GET', `chats${query}`)).chats;
   }
 
   /** Return a chat with its events after one. */
@@ -122,14 +144,39 @@ export class ChatApi {
     return this._json('POST', `permissions/${permission}`, body);
   }
 
-  /** Keep changes in a notebook. */
-  keep(notebook: string, entries: ICellsByEntry): Promise<void> {
-    return keep(this._settings, notebook, entries);
+  /**
+   * Return the changes in a notebook that are neither kept nor undone, from the newest.
+   *
+   * @param known - The oldest ones, which are not read again.
+   */
+  async changesIn(notebook: string, known: readonly ChangeInfo[] = []): Promise<ChangeInfo[]> {
+    const found: ChangeInfo[] = [];
+    for (;;) {
+      const before = found.length === 0 ? {} : { before: String(found.at(-1)?.entry) };
+      const query = URLExt.objectToQueryString({ notebook, ...before });
+      const page = await this._json<ChangeList>('GET', `changes${query}`);
+      found.push(...page.changes);
+      const last = page.changes.at(-1);
+      if (!page.more || last === undefined) {
+        return found;
+      }
+      if (last.entry <= (known[0]?.entry ?? -1)) {
+        return [...found, ...known.filter(({ entry }) => entry < last.entry)];
+      }
+    }
   }
 
-  /** Undo changes in a notebook. */
-  undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[]> {
-    return undo(this._settings, notebook, entries);
+  /** Keep changes in a notebook. */
+  async keep(notebook: string, entries: ICellsByEntry): Promise<void> {
+    await request(this._settings, 'POST', 'changes/keep', { notebook, entries });
+  }
+
+  /** Undo changes in a notebook. Cells whose changes are not there any more are left. */
+  async undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[]> {
+    const body = { notebook, entries };
+    const { undone, missing } = await this._json<UndoneChanges>('POST', 'changes/undo', body);
+    const left = missing.flatMap(entry => entries[entry] ?? []);
+    return [...undone, { notebook, cells: [], left, stayed: left }];
   }
 
   /** Restore a chat and its notebooks to before a turn. */
@@ -177,6 +224,46 @@ export class ChatApi {
     }
     const { words, model } = answer;
     return this.send({ chat: id, notebook_of: plan, mode: 'plan', message: words, model });
+  }
+
+  /** Return what chats are set up with. */
+  setup(): Promise<ChatSetupInfo> {
+    return this._json('GET', 'setup');
+  }
+
+  /** Return the standing approvals. */
+  async approvals(): Promise<readonly StandingInfo[]> {
+    return (await this._json<{ approvals: StandingInfo[] }>('GET', 'approvals')).approvals;
+  }
+
+  /** Remove a standing approval. Return the others. */
+  async removeApproval(id: string): Promise<readonly StandingInfo[]> {
+    const path = `approvals/${encodeURIComponent(id)}`;
+    return (await this._json<{ approvals: StandingInfo[] }>('DELETE', path)).approvals;
+  }
+
+  /** Return the connection to a model. The server never sends the key back. */
+  connection(): Promise<ConnectionInfo> {
+    return this._json('GET', 'connection');
+  }
+
+  /** Test a connection, and store it if it works. */
+  connect(connection: INewConnection): Promise<ConnectionInfo> {
+    return this._json('POST', 'connection', connection);
+  }
+
+  disconnect(): Promise<ConnectionInfo> {
+    return this._json('DELETE', 'connection');
+  }
+
+  /**
+   * List the variables of a notebook's kernel whose names contain a word.
+   *
+   * @throws ApiError - The kernel is busy, is not a Python kernel, or does not run.
+   */
+  variables(notebook: string, word: string): Promise<VariableList> {
+    const pattern = /^\w+$/.test(word) ? { pattern: `*${word}*` } : {};
+    return this._json('POST', 'tools/list_variables', { notebook, ...pattern });
   }
 
   private _json<T>(method: string, path: string, body?: object): Promise<T> {
@@ -233,28 +320,6 @@ export async function requestJson<T>(
 ): Promise<T> {
   const response = await request(settings, method, path, body, signal);
   return bodyOf(async () => (await response.json()) as T);
-}
-
-/** Keep changes in a notebook. */
-export async function keep(
-  settings: ServerConnection.ISettings,
-  notebook: string,
-  entries: ICellsByEntry
-): Promise<void> {
-  await request(settings, 'POST', 'changes/keep', { notebook, entries });
-}
-
-/** Undo changes in a notebook. Cells whose changes are not there any more are left. */
-export async function undo(
-  settings: ServerConnection.ISettings,
-  notebook: string,
-  entries: ICellsByEntry
-): Promise<TakenBack[]> {
-  const body = { notebook, entries };
-  const path = 'changes/undo';
-  const { undone, missing } = await requestJson<UndoneChanges>(settings, 'POST', path, body);
-  const left = missing.flatMap(entry => entries[entry] ?? []);
-  return [...undone, { notebook, cells: [], left, stayed: left }];
 }
 
 /** Read the body of a response. If it is incomplete or not the server's, the server is unreachable. */

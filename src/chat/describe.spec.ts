@@ -1,10 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { ChatEvent, End } from '../api/events';
+import type { ChatEvent, End, ToolAnsweredEvent } from '../api/events';
 import { describe as describeCall } from './describe';
 import { reduce } from '../state/reduce';
 import { EMPTY, type ICall } from '../state/chat';
-import { ENDED_CALL } from '../testing/events';
+import { ENDED_CALL, numbered, PROPOSAL, RESULT } from '../testing/events';
 
 const trans = {
   __: (text: string, ...values: unknown[]) =>
@@ -15,11 +15,11 @@ const trans = {
 } as unknown as TranslationBundle;
 
 describe('the cell of a call', () => {
-  const result = { ok: true, text: '', images: [], seconds: 0 };
+  const ANSWERED = numbered(RESULT, 1) as ToolAnsweredEvent;
 
   it.each<[string, Partial<ICall>]>([
     ['Ran cell 1', { arguments: { index: 0 } }],
-    ['Ran cell 3', { result: { ...result, structured: { runs: [{ index: 2 }] } } }],
+    ['Ran cell 3', { result: { ...ANSWERED, structured: { runs: [{ index: 2 }] } } }],
     ['Ran a cell', { arguments: { cell: '@318a.9f2c41d0' } }]
   ])('is named as a person finds it: %s', (phrase, some) => {
     expect(describeCall({ ...ENDED_CALL, arguments: {}, ...some }, trans)).toBe(phrase);
@@ -28,7 +28,7 @@ describe('the cell of a call', () => {
 
 describe('a call in words', () => {
   const call = { kind: 'tool_call', call: 'k', tool: 'insert_and_execute_cell', arguments: {} };
-  const question = { kind: 'permission', call: 'k', permission: 'p', effect: 'EXECUTE' };
+  const question = { kind: 'permission', call: 'k', id: 'p', proposal: PROPOSAL };
   const settled = { kind: 'permission_settled', call: 'k' };
   const answered = (code: string | null): object => ({
     ...{ kind: 'tool_result', call: 'k', ok: false, text: '', images: [], seconds: 0 },

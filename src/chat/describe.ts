@@ -84,8 +84,7 @@ export function doing(turn: ITurn, trans: TranslationBundle): string {
     return trans.__('Waiting for your approval');
   }
   if (item?.kind === 'call' && item.status === 'running') {
-    const { progress } = item;
-    return progress ? progress.text : describe(item, trans);
+    return item.progress || describe(item, trans);
   }
   return item?.kind === 'text' ? trans.__('Writing…') : trans.__('Thinking…');
 }

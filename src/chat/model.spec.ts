@@ -44,7 +44,6 @@ const ROUTES: Routes = {
   stop: () => Promise.resolve(),
   restore: () => Promise.resolve([]),
   netChanges: () => Promise.resolve([]),
-  answer: () => Promise.resolve(),
   keep: () => Promise.resolve(),
   undo: () => Promise.resolve([]),
   chat: () => Promise.reject(CUT)
@@ -317,7 +316,6 @@ describe('the error of a request', () => {
   const refused = (): Promise<never> =>
     Promise.reject(new ApiError({ code: 'refused', message: '', hint: '', retryable: false }));
   const asks: Record<string, (chat: Chat) => unknown> = {
-    answer: chat => chat.answer('p', 'once'),
     answerPlan: chat => chat.answerPlan('t', { answer: 'approve', mode: 'edit' }),
     restore: chat => chat.restore('t'),
     send: chat => chat.send({ message: 'Hello' }),

@@ -9,7 +9,7 @@ import {
   type IMessage,
   type PlanAnswer
 } from '../api/client';
-import type { Answer, ChatEvent, NetChange, TakenBack } from '../api/events';
+import type { ChatEvent, NetChange, TakenBack } from '../api/events';
 import { inOrder, quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, isActive, NEW_CHAT, openChat, without } from '../state/app';
@@ -19,16 +19,7 @@ import { pathAfter } from '../state/moves';
 /** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
-  | 'answer'
-  | 'answerPlan'
-  | 'changes'
-  | 'chat'
-  | 'keep'
-  | 'netChanges'
-  | 'restore'
-  | 'send'
-  | 'stop'
-  | 'undo'
+  'answerPlan' | 'changes' | 'chat' | 'keep' | 'netChanges' | 'restore' | 'send' | 'stop' | 'undo'
 >;
 
 /**
@@ -162,11 +153,6 @@ export class ChatModel {
       this._stops++;
     }
     await this._try(id => this._api.stop(id, turn));
-  }
-
-  /** Answer a permission request. */
-  async answer(permission: string, answer: Answer, message?: string): Promise<void> {
-    await this._try(() => this._api.answer(permission, answer, message));
   }
 
   /** Keep changes in a notebook. Return whether that succeeded; an error is in `problem`. */

@@ -1,6 +1,12 @@
 import { ApiError, ChatApi, unreachable } from '../api/client';
-import type { ChatEvent, ChatInfo, ModelsInfo } from '../api/events';
-import { DONE, MESSAGE, numbered } from '../testing/events';
+import type {
+  ChatEvent,
+  ChatInfo,
+  ModelsInfo,
+  PermissionEvent,
+  PermissionInfo
+} from '../api/events';
+import { DONE, MESSAGE, numbered, request } from '../testing/events';
 import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
 import { Chats } from './service';
@@ -149,5 +155,64 @@ describe('the list of chats and the models', () => {
       wire.cut();
     }
     expect(reads).toBe(3);
+  });
+});
+
+describe('the pending approval requests', () => {
+  let wire: FakeServer;
+  let waits: PermissionInfo[];
+  let refusal: ApiError | null;
+  let chats: Chats;
+
+  const publish = async (event: PermissionEvent): Promise<void> => {
+    wire.publish({ permissions: true }, event);
+    await settled();
+  };
+  const pending = (): string[] => chats.store.state.requests.map(({ id }) => id);
+
+  beforeEach(async () => {
+    wire = new FakeServer();
+    wire.answer = ({ number }) => {
+      wire.deliver(number, { reset: true });
+      wire.deliver(number, { id: 1, event: { kind: 'waiting', permissions: waits } });
+    };
+    waits = [request('a')];
+    refusal = null;
+    const server = new Server();
+    server.answer = () => (refusal === null ? Promise.resolve() : Promise.reject(refusal));
+    chats = new Chats(server, wire.channel, createStore());
+    chats.followRequests();
+    await settled();
+  });
+
+  it('are those from their event to their end', async () => {
+    await publish({ kind: 'asked', permission: request('b') });
+    expect(pending()).toEqual(['a', 'b']);
+    await publish({ kind: 'settled', id: 'a', outcome: 'expired' });
+    expect(pending()).toEqual(['b']);
+  });
+
+  it('are no longer those that were answered here or elsewhere', async () => {
+    expect(await chats.answer(request('a'), 'once')).toBeNull();
+    expect(pending()).toEqual([]);
+    await publish({ kind: 'asked', permission: request('b') });
+    const gone = { code: 'not_found', message: '', hint: '', retryable: false };
+    refusal = new ApiError(gone);
+    expect(await chats.answer(request('b'), 'once')).toBeNull();
+    expect(pending()).toEqual([]);
+  });
+
+  it('stay if the answer did not reach the server', async () => {
+    refusal = unreachable();
+    expect((await chats.answer(request('a'), 'once'))?.code).toBe('unreachable');
+    expect(pending()).toEqual(['a']);
+  });
+
+  it('are read again after a reconnect', async () => {
+    wire.cut();
+    waits = [request('b'), request('c')];
+    wire.connect();
+    await settled();
+    expect(pending()).toEqual(['b', 'c']);
   });
 });

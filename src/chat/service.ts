@@ -1,11 +1,13 @@
 import { Token } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { ChatApi } from '../api/client';
-import type { ChatEvent } from '../api/events';
+import { ApiError, type ChatApi } from '../api/client';
+import type { Answer, ChatEvent, ErrorInfo, PermissionEvent, PermissionInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { inOrder, quietly } from '../api/reads';
 import type { AppStore } from '../state/app';
+import { pathAfter, stateAfter } from '../state/moves';
+import { reduceRequests } from '../state/requests';
 import { ChatModel } from './model';
 
 /** An event of a chat, for plug-ins that show it outside of the panel. */
@@ -14,43 +16,29 @@ export interface IHappened {
   event: ChatEvent;
 }
 
-/** The user's chats. */
-export interface IChats {
-  /** The routes of the server. */
-  readonly api: ChatApi;
-  /** Emitted with each new event of the open chats. */
-  readonly happened: ISignal<IChats, IHappened>;
-  /** Open a chat by its id; a new one for null. Each `open` needs a `close`. */
-  open(id: string | null): ChatModel;
-  /** Close a chat. It is disposed when it is closed by all who opened it, and inactive. */
-  close(chat: ChatModel): void;
-  /** Read the list of chats and the models again, as when the connection opens. */
-  refresh(): Promise<void>;
-  rename(id: string, title: string): Promise<void>;
-  remove(id: string): Promise<void>;
-  /** Read again what is about a file or folder that was renamed or deleted. */
-  moved(old: string): Promise<void>;
-}
-
-/** The chats, for plug-ins that show or send something. */
-export const IChats = new Token<IChats>(
-  'tk-ai-extension:IChats',
-  'The chats with Claude: what happens in them, and the way to send a message.'
-);
-
-export class Chats implements IChats {
+/**
+ * The user's chats, the approvals that agents wait for, and the models. Their state is in the store,
+ * in sync with the server.
+ */
+export class Chats {
+  /** @param api - The routes of the server. */
   constructor(
     readonly api: ChatApi,
     private readonly _channel: IChannel,
-    private readonly _store: AppStore
+    readonly store: AppStore
   ) {
     _channel.opens.connect(() => void this.refresh());
   }
 
+  /** Emitted when somebody has kept or undone changes in an open notebook. */
+  readonly decided = new Signal<this, void>(this);
+
+  /** Emitted with each new event of the open chats. */
   get happened(): ISignal<this, IHappened> {
     return this._happened;
   }
 
+  /** Open a chat by its id; a new one for null. Each `open` needs a `close`. */
   open(id: string | null): ChatModel {
     const known = this._open.find(chat => chat.id === id && id !== null);
     const chat = known ?? this._begin(id);
@@ -58,6 +46,7 @@ export class Chats implements IChats {
     return chat;
   }
 
+  /** Close a chat. It is disposed when it is closed by all who opened it, and inactive. */
   close(chat: ChatModel): void {
     const others = (this._shown.get(chat) ?? 0) - 1;
     if (others > 0) {
@@ -68,6 +57,7 @@ export class Chats implements IChats {
     }
   }
 
+  /** Read the list of chats and the models again, as when the connection opens. */
   async refresh(): Promise<void> {
     const isNewest = this._lists();
     const [chats, models] = await Promise.all([
@@ -75,7 +65,7 @@ export class Chats implements IChats {
       quietly(this.api.models())
     ]);
     if ((chats ?? models) !== null && isNewest()) {
-      this._store.update(state => ({
+      this.store.update(state => ({
         ...state,
         chats: chats ?? state.chats,
         models: models ?? state.models
@@ -94,13 +84,49 @@ export class Chats implements IChats {
     await this.refresh();
   }
 
-  async moved(old: string): Promise<void> {
+  /** Handle a file or folder that was renamed or, if `path` is null, deleted. */
+  async moved(old: string, path: string | null): Promise<void> {
+    this.store.update(state => stateAfter(state, name => pathAfter(name, old, path)));
     this._open.forEach(chat => chat.moved(old));
     await this.refresh();
   }
 
+  /** Follow the pending approval requests. */
+  followRequests(): void {
+    const take = (event: PermissionEvent): void => this._takeRequest(event);
+    this._channel.subscribe<PermissionEvent>({ permissions: true }, { take });
+  }
+
+  /** Answer a request. Return the error if it is still pending; else null. */
+  async answer(
+    request: Pick<PermissionInfo, 'id'>,
+    answer: Answer,
+    message?: string
+  ): Promise<ErrorInfo | null> {
+    try {
+      await this.api.answer(request.id, answer, message);
+    } catch (error) {
+      if (!(error instanceof ApiError)) {
+        throw error;
+      }
+      // What is not found was answered elsewhere, or has expired.
+      if (error.problem.code !== 'not_found') {
+        return error.problem;
+      }
+    }
+    this._takeRequest({ kind: 'settled', id: request.id, outcome: answer });
+    return null;
+  }
+
+  private _takeRequest(event: PermissionEvent): void {
+    this.store.update(state => {
+      const requests = reduceRequests(state.requests, event);
+      return requests === state.requests ? state : { ...state, requests };
+    });
+  }
+
   private _begin(id: string | null): ChatModel {
-    const chat = new ChatModel(this.api, this._channel, this._store, `chat ${++this._count}`, id);
+    const chat = new ChatModel(this.api, this._channel, this.store, `chat ${++this._count}`, id);
     this._open = [...this._open, chat];
     chat.happened.connect((_, event) => {
       this._happened.emit({ chat, event });
@@ -134,3 +160,11 @@ export class Chats implements IChats {
   private readonly _shown = new Map<ChatModel, number>();
   private _happened = new Signal<this, IHappened>(this);
 }
+
+export type IChats = Chats;
+
+/** The chats, for plug-ins that show or send something. */
+export const IChats = new Token<IChats>(
+  'tk-ai-extension:IChats',
+  'The chats with Claude: what happens in them, and the way to send a message.'
+);

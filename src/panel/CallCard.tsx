@@ -4,7 +4,7 @@ import { checkIcon, closeIcon, ellipsesIcon, stopIcon } from '@jupyterlab/ui-com
 import { type JSX, memo, useRef, useState } from 'react';
 
 import { ApiError, problemText } from '../api/client';
-import type { CellRun, Picture } from '../api/events';
+import type { CellRun, Picture, ToolAnsweredEvent } from '../api/events';
 import { fenced } from '../chat/blocks';
 import { describe, duration } from '../chat/describe';
 import { runsOf, textOf, touchedCell } from '../chat/runs';
@@ -13,12 +13,11 @@ import { tally } from '../common/diff';
 import { ShowAll, SHOWN } from '../common/Lines';
 import { cellName } from '../common/position';
 import { visible } from '../common/visible';
-import type { CallStatus, ICall, IResult } from '../state/chat';
+import type { CallStatus, ICall } from '../state/chat';
 import { save } from './browser';
 import { ChangeLines } from './CodeLines';
 import { Fold } from './controls';
 import { Rendered } from './Markdown';
-import { Question } from './Question';
 import { useServices } from './services';
 
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
@@ -34,8 +33,8 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
         summary={
           <>
             <span className="tk-Call-title">{describe(call, trans)}</span>
-            {call.progress && call.status === 'running' ? (
-              <span className="tk-Call-progress">{call.progress.text}</span>
+            {call.progress !== '' && call.status === 'running' ? (
+              <span className="tk-Call-progress">{call.progress}</span>
             ) : null}
             {call.changes.length > 0 && <Tally added={added} removed={removed} />}
             {call.result !== null && call.result.seconds >= 0.1 && (
@@ -50,7 +49,6 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
       {call.result?.images.map((picture, place) => (
         <Picture key={place} picture={picture} />
       ))}
-      {call.question !== null && <Question call={call} question={call.question} />}
     </div>
   );
 });
@@ -163,7 +161,7 @@ function codeOf(call: ICall): string {
 const MAX_SHOWN = 2_000_000;
 
 interface IResultsProps {
-  result: IResult;
+  result: ToolAnsweredEvent;
   /** Whether the card shows changes. Then only the notices of the result are shown. */
   changed: boolean;
 }
@@ -210,7 +208,7 @@ function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
   );
 }
 
-function noticesOf({ structured }: IResult): string[] {
+function noticesOf({ structured }: ToolAnsweredEvent): string[] {
   const { notices } = structured;
   return Array.isArray(notices) ? notices.filter(each => typeof each === 'string') : [];
 }

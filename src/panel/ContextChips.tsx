@@ -1,7 +1,5 @@
 import {
   addIcon,
-  caretDownIcon,
-  caretUpIcon,
   closeIcon,
   LabIcon,
   notebookIcon,
@@ -13,19 +11,12 @@ import {
   kernelIcon,
   textEditorIcon
 } from '@jupyterlab/ui-components';
-import { useEffect, useId, useRef, useState } from 'react';
-import type { JSX, ReactNode } from 'react';
+import type { JSX } from 'react';
 
 import { cellName } from '../common/position';
-import type {
-  Attachment,
-  TablePreview,
-  VariablePreview as VariablePreviewInfo
-} from '../api/events';
+import type { Attachment } from '../api/events';
 import { ToolButton } from './controls';
-import { problemOf } from './Problem';
 import { useServices } from './services';
-import { previewVariable } from './variables';
 import { goesWith, type IDraft, type ISeen } from '../state/compose';
 
 const ICONS: Record<Attachment['kind'], LabIcon> = {
@@ -113,11 +104,7 @@ export function ContextChips(props: IProps): JSX.Element {
           onRemove={() =>
             onChange({ attached: draft.attached.filter((_, other) => other !== place) })
           }
-        >
-          {each.attachment.kind === 'variable' && each.notebook !== undefined && (
-            <VariablePreview name={each.attachment.name} notebook={each.notebook} />
-          )}
-        </Chip>
+        />
       ))}
       <ToolButton
         icon={addIcon}
@@ -135,11 +122,9 @@ interface IChipProps {
   /** The reason if it is not included in the message. */
   excluded?: string | undefined;
   onRemove: () => void;
-  /** More about it. */
-  children?: ReactNode;
 }
 
-function Chip({ icon, label, excluded, onRemove, children }: IChipProps): JSX.Element {
+function Chip({ icon, label, excluded, onRemove }: IChipProps): JSX.Element {
   const { trans } = useServices();
   return (
     <span
@@ -148,7 +133,6 @@ function Chip({ icon, label, excluded, onRemove, children }: IChipProps): JSX.El
     >
       <icon.react tag="span" width="12px" height="12px" />
       <span className="tk-Chip-label">{label}</span>
-      {children}
       <button
         type="button"
         className="tk-Chip-remove"
@@ -159,105 +143,5 @@ function Chip({ icon, label, excluded, onRemove, children }: IChipProps): JSX.El
         <closeIcon.react tag="span" width="10px" height="10px" />
       </button>
     </span>
-  );
-}
-
-interface IVariablePreviewProps {
-  name: string;
-  notebook: string;
-}
-
-/** A button in the chip of a variable, which shows the columns and first rows of a table. */
-function VariablePreview({ name, notebook }: IVariablePreviewProps): JSX.Element {
-  const { trans } = useServices();
-  const [open, setOpen] = useState(false);
-  const button = useRef<HTMLButtonElement>(null);
-  const id = useId();
-  const Icon = open ? caretUpIcon : caretDownIcon;
-  return (
-    <span
-      onKeyDown={event => {
-        if (open && event.key === 'Escape') {
-          event.stopPropagation();
-          setOpen(false);
-          button.current?.focus();
-        }
-      }}
-    >
-      <button
-        ref={button}
-        type="button"
-        className="tk-Chip-remove"
-        aria-expanded={open}
-        aria-controls={open ? id : undefined}
-        aria-label={trans.__('Preview %1', name)}
-        onClick={() => setOpen(!open)}
-      >
-        <Icon.react tag="span" width="10px" height="10px" />
-      </button>
-      {open && (
-        <div
-          id={id}
-          className="tk-Preview"
-          role="region"
-          aria-label={trans.__('Preview of %1', name)}
-          aria-live="polite"
-          // Long tables are scrolled by the keyboard.
-          tabIndex={0}
-        >
-          <Preview name={name} notebook={notebook} />
-        </div>
-      )}
-    </span>
-  );
-}
-
-/** The columns and first rows of a variable, or why there are none. */
-function Preview({ name, notebook }: IVariablePreviewProps): JSX.Element {
-  const { notebook: context, trans } = useServices();
-  const [found, setFound] = useState<VariablePreviewInfo | string>(trans.__('Loading…'));
-  useEffect(() => {
-    void previewVariable(context.contents.serverSettings, notebook, name).then(
-      setFound,
-      (error: unknown) => setFound(problemOf(error).message)
-    );
-  }, [context, notebook, name]);
-  if (typeof found === 'string') {
-    return <>{found}</>;
-  }
-  return found.table === null ? (
-    <>{trans.__('Only tables of pandas and polars have a preview.')}</>
-  ) : (
-    <Table {...found.table} />
-  );
-}
-
-function Table({ rows, columns, index, head }: TablePreview): JSX.Element {
-  const { trans } = useServices();
-  return (
-    <table>
-      <caption>{trans.__('%1 rows, %2 columns', rows, columns)}</caption>
-      <thead>
-        <tr>
-          <td />
-          {head.map(({ name, type }, place) => (
-            <th key={place} scope="col">
-              {name}
-              <small>{type}</small>
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {index.map((label, row) => (
-          <tr key={row}>
-            <th scope="row">{label}</th>
-            {head.map(({ values }, place) => (
-              <td key={place}>{values[row]}</td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
   );
 }

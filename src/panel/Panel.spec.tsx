@@ -140,19 +140,19 @@ describe('the box', () => {
     expect(document.activeElement).toBe(box());
   });
 
-  it('edits an earlier message, and restores the former draft', async () => {
+  it('edits an earlier message, above the draft', async () => {
     const stage = new Stage();
     await stage.say('First');
     await stage.happens(DONE);
     type('Half a th');
     fireEvent.click(button('Edit and send again'));
-    expect(box().value).toBe('First');
+    expect(box().value).toBe('First\n\nHalf a th');
     expect(screen.getByText('Instead of “First”')).toBeTruthy();
     type('Better');
     fireEvent.keyDown(box(), { key: 'Enter' });
     await stage.settle();
     expect(stage.sent[1]).toMatchObject({ message: 'Better', replaces: 't' });
-    expect(box().value).toBe('Half a th');
+    expect(box().value).toBe('');
     expect(screen.queryByText('Instead of “First”')).toBeNull();
   });
 

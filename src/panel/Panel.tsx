@@ -2,12 +2,12 @@ import { useMemo } from 'react';
 import type { JSX } from 'react';
 
 import type { AppStore, IPanelState } from '../state/app';
-import { AgentRequests } from './AgentRequests';
 import { Composer } from './Composer';
 import type { PanelController } from './controller';
 import { Header } from './Header';
 import { History } from './History';
 import type { IPanelServices } from './panelServices';
+import { Requests } from './Requests';
 import { ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
 
@@ -52,7 +52,7 @@ function Column({ panel }: IColumnProps): JSX.Element {
       />
       {panel.showsHistory && <History chat={panel.chat} />}
       <Transcript key={panel.generation} chat={panel.chat} hidden={panel.showsHistory} />
-      <AgentRequests chat={panel.chat} />
+      <Requests chat={panel.chat} />
       <Composer key={`box ${panel.generation}`} panel={panel} />
     </section>
   );

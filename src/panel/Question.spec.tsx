@@ -6,7 +6,6 @@ import { CALL, PROPOSAL, request } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, choose, openMenu, type } from '../testing/screen';
 import { AnswerGuard } from '../common/answerGuard';
-import { requestCards } from './Question';
 
 const ASKS = {
   kind: 'permission',
@@ -66,16 +65,6 @@ describe('an approval request', () => {
     expect(within(question()).getByText('Insert and run a code cell at the end')).toBeTruthy();
     expect(within(question()).getByRole('group', { name: 'Lines' }).textContent).toContain('x = 1');
     expect(question().contains(document.activeElement)).toBe(false);
-  });
-
-  it('is no card to go to while the history has the place of the chat', async () => {
-    const stage = await ask();
-    expect(requestCards(stage.node)).toEqual([question()]);
-    act(() => stage.controller.showHistory(true));
-    await stage.settle();
-    expect(requestCards(stage.node)).toEqual([]);
-    act(() => stage.controller.showHistory(false));
-    expect(requestCards(stage.node)).toEqual([question()]);
   });
 
   it.each([
@@ -177,39 +166,13 @@ describe('an approval request', () => {
     screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
   const settles = { kind: 'permission_settled', call: 'k', id: 'p' } as const;
 
-  it('leaves its note in the message box when it is settled elsewhere', async () => {
+  it('leaves its note below the draft when it is settled elsewhere', async () => {
     const stage = await ask();
     type('Half a th');
     choose('More answers', 'Deny with a note…');
     fireEvent.change(note(), { target: { value: 'Use y, ' } });
     await stage.happens(settles);
-    expect([document.activeElement, box().value]).toEqual([box(), 'Use y, ']);
-    fireEvent.keyDown(box(), { key: 'Enter' });
-    await stage.settle();
-    expect([stage.sent.at(-1)?.message, box().value]).toEqual(['Use y, ', 'Half a th']);
-  });
-
-  it('keeps its note below what is being written in the message box', async () => {
-    const stage = await ask();
-    choose('More answers', 'Deny with a note…');
-    fireEvent.change(note(), { target: { value: 'Use y' } });
-    act(() => box().focus());
-    type('Half a th');
-    await stage.happens(settles);
-    expect(box().value).toBe('Half a th');
-    fireEvent.keyDown(box(), { key: 'Enter' });
-    await stage.settle();
-    expect(box().value).toBe('Use y');
-  });
-
-  it('leaves its note in its own chat when another one is opened', async () => {
-    const stage = await ask();
-    choose('More answers', 'Deny with a note…');
-    fireEvent.change(note(), { target: { value: 'Use y' } });
-    act(() => stage.controller.open(null));
-    await stage.settle();
-    expect(box().value).toBe('');
-    expect(stage.store.state.drafts['c']?.text).toBe('Use y');
+    expect([document.activeElement, box().value]).toEqual([box(), 'Half a th\n\nUse y, ']);
   });
 
   it.each([true, false])('leaves no note that was sent or cancelled: %j', async isAnsweredFirst => {
@@ -246,7 +209,7 @@ describe('requests of other agents', () => {
     const stage = new Stage();
     await stage.settle();
     await stage.waiting(request('a', { author: 'Codex' }), request('b'));
-    const asked = screen.getByRole('region', { name: 'Approvals for other agents' });
+    const asked = screen.getByRole('region', { name: 'Approvals' });
     expect(within(asked).getByText('2 approvals pending')).toBeTruthy();
     expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain(
       'needs your approval.'
@@ -256,21 +219,8 @@ describe('requests of other agents', () => {
     await stage.settle();
     expect(stage.given).toEqual([['a', 'once', undefined]]);
     await stage.requests({ kind: 'settled', id: 'b', outcome: 'expired' });
-    expect(screen.queryByRole('region', { name: 'Approvals for other agents' })).toBeNull();
+    expect(screen.queryByRole('region', { name: 'Approvals' })).toBeNull();
     expect(stage.node.querySelector('.tk-Announced')?.textContent).toContain('no longer pending');
-  });
-
-  it('leaves its note in the message box of the chat that is shown when it ends', async () => {
-    const stage = new Stage();
-    await stage.say('Hello');
-    await stage.waiting(request('a'));
-    choose('More answers', 'Deny with a note…');
-    const note = screen.getByRole('textbox', { name: 'Reason, or what to do instead' });
-    fireEvent.change(note, { target: { value: 'Use y' } });
-    act(() => stage.controller.open(null));
-    await stage.settle();
-    await stage.requests({ kind: 'settled', id: 'a', outcome: 'expired' });
-    expect(box().value).toBe('Use y');
   });
 
   it('is reached by the arrows, from card to card and back into the box', async () => {

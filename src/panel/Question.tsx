@@ -1,122 +1,87 @@
 /** Approval requests: what exactly would happen, and the answers. */
 
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { ellipsesIcon } from '@jupyterlab/ui-components';
-import { useId, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { JSX, KeyboardEvent } from 'react';
 
-import type { Answer, Proposal, ProposalStep } from '../api/events';
+import { problemText } from '../api/client';
+import type { Answer, ErrorInfo, PermissionInfo, Proposal, ProposalStep } from '../api/events';
 import { useAnswerGuard, usePress } from '../common/answerGuard';
 import { stepLines } from '../common/diff';
-import { visible } from '../common/visible';
-import type { IMenuItem } from '../common/menu';
-import type { ICall, IQuestion } from '../state/chat';
+import { shortName, visible } from '../common/visible';
 import { CodeLines } from './CodeLines';
 import { Button, MenuButton } from './controls';
-import { useServices } from './services';
+import { useSelector, useServices } from './services';
 
 /** Maximum characters of the note of a denial. */
 const MAX_NOTE = 2000;
 
-/** What a standing approval of a chat is for: its label, and its meaning as a tooltip. */
-export type ForChat = readonly [label: string, meaning: string];
-
 interface IProps {
-  question: IQuestion;
-  tool: string;
-  /** The name of the agent, if it is not the chat of this transcript. */
-  who?: string;
-  /** The id of the request's chat, if it is not that of this transcript; null for none. */
-  chat?: string | null;
-  /** The meaning of an approval for this once. */
-  once: string;
-  forChat: ForChat;
-  /** Sends the answer. It can be sent again if the request is still pending. */
-  onAnswer: (choice: Answer, message?: string) => Promise<unknown>;
-  children?: JSX.Element | null;
-}
-
-/** An approval request of a call in this chat. */
-export function Question(props: { call: ICall; question: IQuestion }): JSX.Element {
-  const { call, question } = props;
-  const { controller, trans } = useServices();
-  return (
-    <QuestionCard
-      key={question.id}
-      question={question}
-      tool={call.tool}
-      once={trans.__('Approve this call (Enter)')}
-      forChat={[
-        trans.__('Always allow in this chat'),
-        question.effect === 'EXECUTE'
-          ? trans.__('Let this chat run code without asking')
-          : trans.__('Let this chat edit notebooks without asking')
-      ]}
-      onAnswer={(choice, message) => controller.chat.answer(question.id, choice, message)}
-    />
-  );
+  request: PermissionInfo;
+  /** Whether the chat that is shown has made it. */
+  own: boolean;
 }
 
 /**
- * A request for an approval.
+ * An approval request.
  *
  * It never takes the focus: what somebody is typing must not become an answer. It takes no answer
  * before it was on the screen long enough to be seen (`answerGuard`), and a click counts where the
  * pointer went down on the same button when it was armed already.
  */
-export function QuestionCard(props: IProps): JSX.Element {
-  const { question, tool, who, chat: id = null, once, forChat, onAnswer, children } = props;
-  const { controller, trans } = useServices();
+export function Question({ request, own }: IProps): JSX.Element {
+  const { chats, controller, trans } = useServices();
   const card = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const answers = useRef<HTMLDivElement>(null);
   const [armed, isArmed] = useAnswerGuard(content, answers);
   const [answered, setAnswered] = useState(false);
+  const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const [note, setNote] = useState<string | null>(null);
+  const unsent = useRef('');
   const waiting = useId();
   // With an open note the request was seen, and the note moves its buttons.
   const isReady = (armed || note !== null) && !answered;
   const mayAnswer = (): boolean => !answered && (note !== null || isArmed());
-  const isOwn = who === undefined;
-  const unsent = useRef('');
-  const sent = useRef<string | null>(null);
-  useLayoutEffect(() => {
-    // The card may stay for a moment after the answer.
-    unsent.current = note === sent.current ? '' : (note ?? '');
-  });
   useLayoutEffect(() => {
     const node = card.current;
-    const { chat } = controller;
     return () => {
-      // It was answered elsewhere, or is not shown any more.
+      // It ended, and may have been answered elsewhere.
       const isWriting = node?.contains(document.activeElement) === true;
-      if (unsent.current.trim() !== '') {
-        // Requests of other agents are shown in all chats, those of other chats, too.
-        const of = isOwn ? chat : id === null ? controller.chat : { id };
-        controller.keepNote(of, unsent.current, isWriting);
-      }
+      controller.keepNote(unsent.current);
       if (isWriting) {
         toBox(node);
       }
     };
-  }, [controller, id, isOwn]);
+  }, [controller]);
 
-  const title = useTitle(question);
-  const has = (choice: Answer): boolean => question.answers.includes(choice);
-  const answer = (choice: Answer): void => {
-    if (!mayAnswer() || !has(choice)) {
+  const requester = useRequester(request);
+  const title = useTitle(request);
+  const write = (text: string | null): void => {
+    setNote(text);
+    unsent.current = text ?? '';
+  };
+  const answer = async (choice: Answer): Promise<void> => {
+    if (!mayAnswer() || !request.answers.includes(choice)) {
       return;
     }
     setAnswered(true);
     // The card is removed: move the focus to the message box.
     toBox(card.current);
-    const message = choice === 'deny' && note !== null ? note.trim() : '';
-    sent.current = note;
-    void onAnswer(choice, message === '' ? undefined : message).finally(() => setAnswered(false));
+    const message = choice === 'deny' ? unsent.current.trim() : '';
+    unsent.current = '';
+    const failure = await chats.answer(request, choice, message || undefined);
+    if (failure !== null) {
+      unsent.current = note ?? '';
+      setProblem(failure);
+      setAnswered(false);
+    }
   };
   const onKey = (event: KeyboardEvent<HTMLDivElement>): void => {
     const choice = note === null ? keyed(event) : null;
     if (choice !== null) {
-      answer(choice);
+      void answer(choice);
     } else if (!walked(event)) {
       return;
     }
@@ -135,16 +100,20 @@ export function QuestionCard(props: IProps): JSX.Element {
       ref={card}
       className="tk-Question"
       role="group"
-      aria-label={who === undefined ? title : `${who}: ${title}`}
+      aria-label={own ? title : `${requester}: ${title}`}
       tabIndex={0}
       onKeyDown={onKey}
     >
       <div ref={content}>
-        {who !== undefined && <div className="tk-Question-who">{who}</div>}
+        {!own && <div className="tk-Question-who">{requester}</div>}
         <div className="tk-Question-title">{title}</div>
-        <ProposalView proposal={question.proposal} />
+        <ProposalView proposal={request.proposal} />
       </div>
-      {children}
+      {problem !== null && (
+        <div className="tk-Question-problem" role="alert">
+          {problemText(problem)}
+        </div>
+      )}
       {note !== null && (
         <textarea
           className="tk-Question-note"
@@ -154,15 +123,15 @@ export function QuestionCard(props: IProps): JSX.Element {
           rows={2}
           autoFocus
           value={note}
-          onChange={event => setNote(event.target.value)}
+          onChange={event => write(event.target.value)}
           onKeyDown={event => {
             event.stopPropagation();
             if (event.key === 'Escape') {
-              setNote(null);
+              write(null);
             } else if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
               event.preventDefault();
               if (!event.repeat) {
-                answer('deny');
+                void answer('deny');
               }
             }
           }}
@@ -171,21 +140,36 @@ export function QuestionCard(props: IProps): JSX.Element {
       <div ref={answers} className="tk-Question-answers">
         {note === null ? (
           <>
-            <Button primary title={once} {...guarded} onClick={() => answer('once')}>
+            <Button
+              primary
+              title={
+                request.within_call
+                  ? trans.__('Approve this call (Enter)')
+                  : trans.__('Approve this call for the agent’s next attempt (Enter)')
+              }
+              {...guarded}
+              onClick={() => void answer('once')}
+            >
               {trans.__('Approve')}
             </Button>
-            {has('deny') && (
-              <Button title={trans.__('Deny (Escape)')} {...guarded} onClick={() => answer('deny')}>
-                {trans.__('Deny')}
-              </Button>
-            )}
-            <MoreAnswers
-              question={question}
-              tool={tool}
-              forChat={forChat}
-              guarded={guarded}
-              onAnswer={answer}
-              onNote={() => setNote('')}
+            <Button
+              title={trans.__('Deny (Escape)')}
+              {...guarded}
+              onClick={() => void answer('deny')}
+            >
+              {trans.__('Deny')}
+            </Button>
+            <MenuButton
+              icon={ellipsesIcon}
+              label={trans.__('More answers')}
+              {...guarded}
+              items={[
+                ...lastingAnswers(request, own, trans).map(({ choice, ...item }) => ({
+                  ...item,
+                  run: () => void answer(choice)
+                })),
+                { label: trans.__('Deny with a note…'), run: () => write('') }
+              ]}
             />
           </>
         ) : (
@@ -193,11 +177,11 @@ export function QuestionCard(props: IProps): JSX.Element {
             <Button
               title={trans.__('Deny with this note (Enter)')}
               {...guarded}
-              onClick={() => answer('deny')}
+              onClick={() => void answer('deny')}
             >
               {trans.__('Deny')}
             </Button>
-            <Button onClick={() => setNote(null)}>{trans.__('Cancel')}</Button>
+            <Button onClick={() => write(null)}>{trans.__('Cancel')}</Button>
           </>
         )}
         <span id={waiting} hidden>
@@ -208,41 +192,61 @@ export function QuestionCard(props: IProps): JSX.Element {
   );
 }
 
-interface IMoreProps extends Pick<IProps, 'question' | 'tool' | 'forChat'> {
-  guarded: object;
-  onAnswer: (choice: Answer) => void;
-  onNote: () => void;
+/** Return the standing approvals that can be given, for all tools or one. */
+function lastingAnswers(
+  { answers, effect, tool, ...request }: PermissionInfo,
+  own: boolean,
+  trans: TranslationBundle
+): { choice: Answer; label: string; caption: string }[] {
+  const runs = effect === 'EXECUTE';
+  const here = own
+    ? trans.__('Always allow in this chat')
+    : isOfTurn(request)
+      ? trans.__('Always allow in that chat')
+      : trans.__('Always allow this agent');
+  const chat = runs
+    ? trans.__('Run code in any notebook without asking')
+    : trans.__('Edit any notebook without asking');
+  const there = trans.__('Always allow in this notebook');
+  const notebook = runs
+    ? trans.__('Let all my chats and agents run code in this notebook')
+    : trans.__('Let all my chats and agents edit this notebook');
+  const only = (label: string): string => trans.__('%1: only “%2”', label, tool);
+  const all: { choice: Answer; label: string; caption: string }[] = [
+    { choice: 'chat', label: here, caption: chat },
+    { choice: 'notebook', label: there, caption: notebook },
+    { choice: 'chat_tool', label: only(here), caption: chat },
+    { choice: 'notebook_tool', label: only(there), caption: notebook }
+  ];
+  return all.filter(({ choice }) => answers.includes(choice));
 }
 
-/** A menu of the standing approvals, for all tools or one, and of a denial with a note. */
-function MoreAnswers(props: IMoreProps): JSX.Element {
-  const { question, tool, forChat, guarded, onAnswer, onNote } = props;
-  const { trans } = useServices();
-  const forNotebook: ForChat = [
-    trans.__('Always allow in this notebook'),
-    question.effect === 'EXECUTE'
-      ? trans.__('Let all my chats and agents run code in this notebook')
-      : trans.__('Let all my chats and agents edit this notebook')
-  ];
-  const only = ([label, meaning]: ForChat): ForChat => [
-    trans.__('%1: only “%2”', label, tool),
-    meaning
-  ];
-  const lasting: [Answer, ForChat][] = [
-    ['chat', forChat],
-    ['notebook', forNotebook],
-    ['chat_tool', only(forChat)],
-    ['notebook_tool', only(forNotebook)]
-  ];
-  const items: IMenuItem[] = lasting
-    .filter(([choice]) => question.answers.includes(choice))
-    .map(([choice, [label, caption]]) => ({ label, caption, run: () => onAnswer(choice) }));
-  if (question.answers.includes('deny')) {
-    items.push({ label: trans.__('Deny with a note…'), run: onNote });
-  }
-  return (
-    <MenuButton icon={ellipsesIcon} label={trans.__('More answers')} {...guarded} items={items} />
-  );
+/** Return whether a turn of a chat has called, and not code in a kernel. */
+function isOfTurn({ chat, within_call }: Pick<PermissionInfo, 'chat' | 'within_call'>): boolean {
+  return within_call && chat !== null;
+}
+
+/** Return the name of the agent, and of its chat or interface. */
+function useRequester(request: PermissionInfo): string {
+  const { author, caller, chat, interface: kind } = request;
+  const { chats, trans } = useServices();
+  const title = useSelector(state => state.chats.find(({ id }) => id === chat)?.title);
+  const isUnknown = isOfTurn(request) && title === undefined;
+  useEffect(() => {
+    if (isUnknown) {
+      // Another window, a cell or a terminal began it.
+      void chats.refresh();
+    }
+  }, [chats, isUnknown]);
+  const ways: Partial<Record<string, string>> = {
+    mcp: 'MCP',
+    rest: 'REST',
+    nb: trans.__('command line'),
+    chat: isOfTurn(request)
+      ? shortName(title ?? trans.__('another chat'))
+      : trans.__('code in a kernel')
+  };
+  return `${shortName(caller ?? author)} · ${ways[kind] ?? kind}`;
 }
 
 /** What a step does to a notebook without running anything. */
@@ -256,7 +260,7 @@ const WRITES: ReadonlySet<string> = new Set([
 ]);
 
 /** Return the title of a request. */
-function useTitle({ effect, notebook, proposal }: IQuestion): string {
+function useTitle({ effect, notebook, proposal }: PermissionInfo): string {
   const { trans } = useServices();
   const { steps, kernel } = proposal;
   // A change that counts as running loads something from another host.
@@ -311,10 +315,9 @@ function toBox(card: HTMLElement | null): void {
   card?.closest('.tk-Chat')?.querySelector<HTMLElement>('.tk-Box')?.focus();
 }
 
-/** Return the cards of approval requests that are shown in a part of the panel, in order. */
+/** Return the cards of approval requests in a part of the panel, in order. */
 export function requestCards(root: ParentNode): HTMLElement[] {
-  const cards = [...root.querySelectorAll<HTMLElement>('.tk-Question')];
-  return cards.filter(card => card.closest('[hidden]') === null);
+  return [...root.querySelectorAll<HTMLElement>('.tk-Question')];
 }
 
 /** Matches letters that are written from right to left, and change the order of what is between them. */

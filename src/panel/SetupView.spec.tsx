@@ -50,7 +50,7 @@ class Page {
 
   async open(): Promise<void> {
     const api = {
-      read: () => Promise.resolve(this.setup),
+      setup: () => Promise.resolve(this.setup),
       approvals: () => Promise.resolve(this.approvals),
       removeApproval: (id: string) => {
         this.removed.push(id);
@@ -60,13 +60,14 @@ class Page {
       }
     };
     const services = {
+      chats: { api },
       trans: nullTranslator.load('tk-ai-extension'),
       commands: { execute: (_: string, { path }: { path: string }) => this.opened.push(path) },
       store: createStore({ chats: [{ id: 'c', title: 'Sales' } as ChatInfo] })
     } as unknown as IPanelContext;
     render(
       <ServicesProvider value={services}>
-        <SetupView api={api} close={() => undefined} />
+        <SetupView close={() => undefined} />
       </ServicesProvider>
     );
     await settle();

@@ -12,17 +12,16 @@ import { visible } from '../common/visible';
 import { Button } from './controls';
 import { Failure, problemOf } from './Problem';
 import { useSelector, useServices } from './services';
-import type { SetupApi } from './setupApi';
 
 interface IProps {
-  api: Pick<SetupApi, 'read' | 'approvals' | 'removeApproval'>;
   /** Closes the dialog. */
   close: () => void;
 }
 
 /** What chats are set up with: instructions, prompts, MCP servers and standing approvals. */
-export function SetupView({ api, close }: IProps): JSX.Element {
-  const { trans } = useServices();
+export function SetupView({ close }: IProps): JSX.Element {
+  const { chats, trans } = useServices();
+  const { api } = chats;
   const [setup, setSetup] = useState<ChatSetupInfo | null>(null);
   const [approvals, setApprovals] = useState<readonly StandingInfo[]>([]);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
@@ -40,7 +39,7 @@ export function SetupView({ api, close }: IProps): JSX.Element {
   };
   useEffect(() => {
     attempt(async () => {
-      const [found, given] = await Promise.all([api.read(), api.approvals()]);
+      const [found, given] = await Promise.all([api.setup(), api.approvals()]);
       setSetup(found);
       setApprovals(given);
     });

@@ -1,13 +1,13 @@
 import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import type { ConnectionInfo, ModelsInfo } from '../api/events';
+import type { ModelsInfo } from '../api/events';
 import { CALL, CHANGE, DONE, MESSAGE, PLANNED, PROPOSAL, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, choose, goes, info, type, unfold } from '../testing/screen';
 import { AnswerGuard } from '../common/answerGuard';
-import { showConnect } from './connect';
-import type { ConnectionApi } from './connectApi';
+import { Connect } from './ConnectForm';
+import { showContent } from './dialog';
 
 const FAILED = { kind: 'done', end: 'failed', text: '' } as const;
 const STOPPED = { kind: 'done', end: 'stopped', text: '' } as const;
@@ -454,11 +454,10 @@ describe('an empty chat', () => {
     const models = { provider: 'tour', label: 'The tour', models: [] as string[] };
     stage.api.models = () => Promise.resolve(models as unknown as ModelsInfo);
     await act(() => stage.services.chats.refresh());
-    const read = (): Promise<ConnectionInfo> =>
-      Promise.resolve({ allowed: true, stored: null, models } as never);
-    const api = { read } as unknown as ConnectionApi;
+    stage.api.connection = () => Promise.resolve({ allowed: true, stored: null, models } as never);
+    const services = { ...stage.services, controller: stage.controller };
     stage.commands.addCommand('tk-ai:connect', {
-      execute: () => showConnect({ ...stage.services, controller: stage.controller }, api)
+      execute: () => showContent(services, 'Connect a model', () => <Connect />)
     });
     fireEvent.click(button('Connect a model'));
     const dialog = await waitFor(() => {
@@ -466,7 +465,7 @@ describe('an empty chat', () => {
       expect(shown?.textContent).toContain('ANTHROPIC_API_KEY');
       return shown as HTMLElement;
     });
-    expect(dialog.textContent).toContain('Chats use: The tour.');
+    expect(dialog.textContent).toContain('No model is connected. The tour answers.');
     // Enter in a field submits the form: the dialog stays open.
     fireEvent.keyDown(within(dialog).getByLabelText('API key'), { key: 'Enter' });
     expect(document.querySelector('.jp-Dialog')).toBe(dialog);

@@ -8,8 +8,7 @@ import type { Mode, TakenBack, TodoItem } from '../api/events';
 import { reviewOf } from '../changes/turnReview';
 import { touchedCell } from '../chat/runs';
 import { Decisions } from '../common/Decisions';
-import { nameOfPath } from '../common/deleted';
-import { cellName, numberOf } from '../common/position';
+import { numberOf } from '../common/position';
 import type { IMenuItem } from '../common/menu';
 import { isBusy, type ITurn } from '../state/chat';
 import type { IAbout } from '../state/compose';
@@ -102,30 +101,30 @@ function useMenu(turn: ITurn, chat: string): IMenuItem[] {
     }
   }
   if (isLast && turn.end === 'done') {
-    const write = (label: string, about: IAbout | null = null): void =>
-      add(label, () => controller.write(label, about));
+    const ask = (label: string, about: IAbout | null = null): void =>
+      add(label, () => controller.ask(label, about));
     const path = turn.notebook;
     if (path !== null && notebook.seen?.notebook === path) {
       const { failed } = notebook.promptSubjects;
       const touched = turn.items.map(item => item.kind === 'call' && touchedCell(item));
       if (failed && touched.some(each => each && each.cell === failed.id)) {
         const about = { notebook: path, cells: [failed.id] };
-        write(trans.__('Fix cell %1', numberOf(failed.index)), about);
+        ask(trans.__('Fix cell %1', numberOf(failed.index)), about);
       }
       const here = changed.filter(each => each.notebook === path).map(({ cell }) => cell);
       const cells = notebook.unrun(here).filter(cell => cell !== failed?.id);
       if (cells.length > 0) {
-        write(trans._n('Run the changed cell', 'Run the changed cells', cells.length), {
+        ask(trans._n('Run the changed cell', 'Run the changed cells', cells.length), {
           notebook: path,
           cells
         });
       }
     }
     if (turn.todo.some(({ status }) => status !== 'completed')) {
-      write(trans.__('Continue with the to-do list'));
+      ask(trans.__('Continue with the to-do list'));
     }
     if (changed.length > 0) {
-      write(trans.__('Explain the changes'));
+      ask(trans.__('Explain the changes'));
     }
   }
   if (!turn.replaced) {
@@ -152,46 +151,18 @@ function useMenu(turn: ITurn, chat: string): IMenuItem[] {
 
 /** What was undone when the chat was restored, and what stays. */
 export function RestoredNote({ notebooks }: { notebooks: readonly TakenBack[] }): JSX.Element {
-  const { notebook: context, trans } = useServices();
-  const seen = useSelector(state => state.seen);
+  const { trans } = useServices();
   const undone = notebooks.flatMap(({ cells }) => cells).length;
-  const stayed = notebooks.flatMap(({ notebook, stayed }) =>
-    stayed.map(cell => ({ notebook, cell }))
-  );
-  const nameOf = (notebook: string, cell: string): string => {
-    const here = seen?.notebook === notebook ? context.cells : [];
-    const index = here.findIndex(({ id }) => id === cell);
-    return index < 0
-      ? trans.__('%1 in %2', `@${cell.slice(0, 8)}`, nameOfPath(notebook, trans))
-      : cellName(index, trans);
-  };
   return (
     <div className="tk-Notice" role="status">
-      {trans.__('Restored to before this message.')}{' '}
-      {undone > 0 && trans._n('%1 cell was restored.', '%1 cells were restored.', undone)}
-      {stayed.length > 0 && (
-        <>
-          {' '}
-          {trans._n(
-            '%1 cell stays as it is, since it was edited later:',
-            '%1 cells stay as they are, since they were edited later:',
-            stayed.length
-          )}{' '}
-          {stayed.map(({ notebook, cell }) => (
-            <button
-              key={`${notebook}\n${cell}`}
-              type="button"
-              className="tk-Link"
-              onClick={() => void context.reveal(notebook, cell)}
-            >
-              {nameOf(notebook, cell)}
-            </button>
-          ))}
-        </>
-      )}
-      {notebooks.some(each => each.stayed.length < each.left.length) && (
-        <div>{notebooks.flatMap(({ left }) => left).join(' ')}</div>
-      )}
+      {[
+        trans.__('Restored to before this message.'),
+        ...(undone > 0
+          ? [trans._n('%1 cell was restored.', '%1 cells were restored.', undone)]
+          : []),
+        // The server says which cells stay, and why.
+        ...notebooks.flatMap(({ left }) => left)
+      ].join(' ')}
     </div>
   );
 }

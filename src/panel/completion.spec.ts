@@ -1,6 +1,7 @@
 import { ServerConnection } from '@jupyterlab/services';
 import { nullTranslator } from '@jupyterlab/translation';
 
+import { ChatApi } from '../api/client';
 import type { NotebookContext } from './notebook';
 import { complete, type ICompletions, prefixAt } from './completion';
 
@@ -44,7 +45,8 @@ describe('what the server knows', () => {
   /** The completions of a word, once the server has answered. */
   async function found(word: string): Promise<ICompletions> {
     let last: ICompletions = { options: [], notice: '' };
-    complete({ sign: '@', word, start: 0 }, notebook, trans, completions => {
+    const api = new ChatApi({ baseUrl: 'http://server/' } as never);
+    complete({ sign: '@', word, start: 0 }, notebook, api, trans, completions => {
       last = completions;
     });
     await new Promise(resolve => setTimeout(resolve));

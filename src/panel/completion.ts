@@ -4,14 +4,12 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { useEffect, useState } from 'react';
 import type { KeyboardEvent } from 'react';
 
-import { ApiError } from '../api/client';
+import { ApiError, type ChatApi } from '../api/client';
 import type { PromptInfo } from '../api/events';
 import { cellName, numberOf } from '../common/position';
 import type { NotebookContext } from './notebook';
 import { cellResults, type IOption, selections } from './pointing';
 import { useSelector, useServices } from './services';
-import { SetupApi } from './setupApi';
-import { findVariables } from './variables';
 
 /** The word before the cursor that is completed. */
 export interface ICompletionPrefix {
@@ -50,13 +48,14 @@ const OFFERED = 20;
 export function complete(
   { sign, word }: ICompletionPrefix,
   notebook: NotebookContext,
+  api: ChatApi,
   trans: TranslationBundle,
   onFound: (found: ICompletions) => void
 ): void {
   if (sign === '/') {
     const options = commands(trans).filter(option => option.label.startsWith(`/${word}`));
     onFound({ options, notice: '' });
-    void promptOptions(word, notebook, trans).then(prompts => {
+    void promptOptions(word, api, trans).then(prompts => {
       onFound({ options: [...options, ...prompts], notice: '' });
     });
     return;
@@ -74,7 +73,7 @@ export function complete(
     kinds[4] = files;
     say();
   });
-  void variableOptions(word, notebook, trans).then(found => {
+  void variableOptions(word, notebook, api, trans).then(found => {
     kinds[3] = matching(found.options, word);
     notice = found.notice;
     say();
@@ -152,7 +151,8 @@ async function filesIn(
 /** Return the variables of the notebook's kernel, or why there are none. */
 async function variableOptions(
   word: string,
-  { contents, seen }: NotebookContext,
+  { seen }: NotebookContext,
+  api: ChatApi,
   trans: TranslationBundle
 ): Promise<ICompletions> {
   if (seen === null) {
@@ -160,7 +160,7 @@ async function variableOptions(
   }
   const { notebook } = seen;
   try {
-    const { variables } = await findVariables(contents.serverSettings, notebook, word);
+    const { variables } = await api.variables(notebook, word);
     const options = variables.map(({ name, type, shape, value }) => ({
       label: name,
       note: [type, shape, value].filter(each => each != null).join(' '),
@@ -206,11 +206,11 @@ function commands(trans: TranslationBundle): IOption[] {
 /** Return the prompts that begin with a word; none if the server does not answer. */
 async function promptOptions(
   word: string,
-  { contents }: NotebookContext,
+  api: ChatApi,
   trans: TranslationBundle
 ): Promise<IOption[]> {
   try {
-    const { prompts } = await new SetupApi(contents.serverSettings).read();
+    const { prompts } = await api.setup();
     return prompts
       .filter(({ name }) => name.toLowerCase().startsWith(word.toLowerCase()))
       .map(prompt => ({
@@ -257,7 +257,7 @@ export function useCompleter(
   cursor: number,
   choose: (option: IOption, partial: ICompletionPrefix) => void
 ): ICompleter {
-  const { notebook, trans } = useServices();
+  const { chats, notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
   const [found, setFound] = useState(NOTHING);
   const [dismissed, setDismissed] = useState('');
@@ -267,7 +267,7 @@ export function useCompleter(
     let wanted = true;
     const completed = prefixAt(text, cursor);
     if (completed !== null) {
-      complete(completed, notebook, trans, completions => {
+      complete(completed, notebook, chats.api, trans, completions => {
         if (wanted) {
           setFound(before => {
             const chosen = before.key === key ? before.chosen : null;
@@ -281,7 +281,7 @@ export function useCompleter(
     };
     // The key depends on text and cursor, and the cells on `seen`.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [key, notebook, seen, trans]);
+  }, [chats, key, notebook, seen, trans]);
   const { options, notice, chosen } =
     partial === null || key === dismissed || found.key !== key ? NOTHING : found;
   // The chosen completion stays the chosen one, wherever it is once more is found.

@@ -3,12 +3,10 @@ import type { ChatEvent, Mode } from '../api/events';
 import { Chats } from '../chat/service';
 import { FakeServer } from '../testing/server';
 import { DONE, MESSAGE, numbered, story as numberedStory } from '../testing/events';
-import { Reviews } from '../changes/reviews';
 import { type AppStore, createStore, modeOf } from '../state/app';
 import type { ITurn } from '../state/chat';
-import { BLANK, type Found, type IAbout, writtenIn } from '../state/compose';
+import { BLANK, type Found, type IAbout } from '../state/compose';
 import type { IPanelServices } from './panelServices';
-import { PanelStorage } from './panelStorage';
 import { PanelController } from './controller';
 
 const CUT = new ApiError({ code: UNREACHABLE, message: '', hint: '', retryable: true });
@@ -31,9 +29,8 @@ function story(mode: Mode, end: 'done' | 'failed' = 'done'): ChatEvent[] {
 /** Services before a server that keeps what it is sent, and takes it where `takes` says so. */
 function connected(
   takes: () => Promise<void> = () => Promise.resolve(),
-  stored: Record<string, string> | Promise<Record<string, string>> = {},
   past = story('auto', 'failed')
-): { services: IPanelServices & { memory: PanelStorage }; sent: IMessage[] } {
+): { services: IPanelServices; sent: IMessage[] } {
   const sent: IMessage[] = [];
   const api: Partial<ChatApi> = {
     chats: () => Promise.resolve([]),
@@ -51,15 +48,6 @@ function connected(
       return { chat: 'c', turn: 't' };
     }
   };
-  const state = {
-    fetch: async (name: string) => (await stored)[name],
-    entries: async (prefix: string) =>
-      Object.entries(await stored)
-        .filter(([name]) => name.startsWith(prefix))
-        .map(([name, value]) => [name.slice(prefix.length), value]),
-    save: () => Promise.resolve(),
-    remove: () => Promise.resolve()
-  };
   const server = new FakeServer();
   server.answer = ({ number }) => {
     server.deliver(number, { live: true });
@@ -71,11 +59,9 @@ function connected(
   const made = {
     store,
     chats: new Chats(api as ChatApi, server.channel, store),
-    memory: new PanelStorage(state as never, store),
-    notebook: { seen: SEEN, named: (about: IAbout) => about },
-    reviews: new Reviews({} as never, store)
+    notebook: { seen: SEEN, named: (about: IAbout) => about }
   };
-  return { services: made as unknown as IPanelServices & typeof made, sent };
+  return { services: made as unknown as IPanelServices, sent };
 }
 
 /** Waits until the last message of the chat that is shown has ended. */
@@ -89,7 +75,6 @@ describe('a message that is sent again', () => {
   it('has its context and attachments', async () => {
     const { services: around, sent } = connected();
     const model = new PanelController(around, 'panel', null);
-    await around.memory.restored;
     model.change({ text: 'Why?', attached: [FILE] });
     await model.submit();
     await ended(model);
@@ -168,7 +153,7 @@ describe('the draft', () => {
     expect(model.draft.text).toBe('First');
   });
 
-  it('comes back after an earlier message was edited', async () => {
+  it('stays below an earlier message that is edited', async () => {
     const { services: around, sent } = connected();
     const model = new PanelController(around, 'panel', 'c');
     await ended(model);
@@ -178,8 +163,8 @@ describe('the draft', () => {
       model.edit(turn);
     }
     await model.submit();
-    expect(sent[0]).toMatchObject({ message: 'Why?', replaces: 't' });
-    expect(model.draft).toEqual({ ...BLANK, text: 'Half a th' });
+    expect(sent[0]).toMatchObject({ message: 'Why?\n\nHalf a th', replaces: 't' });
+    expect(model.draft).toEqual(BLANK);
   });
 
   it('is not lost whatever is written in its place', async () => {
@@ -188,7 +173,7 @@ describe('the draft', () => {
       numbered(DONE, first + 1, turn)
     ];
     const past = [...said('One', 't', 1), ...said('Two', 'u', 3)];
-    const { services: around } = connected(undefined, {}, past);
+    const { services: around } = connected(undefined, past);
     const model = new PanelController(around, 'panel', 'c');
     await ended(model);
     const [one, two] = model.chat.state.turns as [ITurn, ITurn];
@@ -209,7 +194,7 @@ describe('the draft', () => {
           steps[name]();
           model.change({ text: `${model.draft.text}\ntyped ${place + 1}` });
         });
-        const written = writtenIn(model.draft);
+        const written = model.draft.text;
         return ![0, 1, 2, 3, 4].every(place => written.includes(`typed ${place}`));
       });
     expect(lost).toEqual([]);
@@ -222,23 +207,7 @@ describe('the draft', () => {
     const turn = model.chat.state.turns[0] as ITurn;
     model.edit(turn);
     model.edit(turn);
-    expect(model.draft).toMatchObject({ instead: { kind: 'edit' }, text: 'Why?', before: null });
-  });
-
-  it('takes precedence over the stored one', async () => {
-    let restore: (stored: Record<string, string>) => void = () => undefined;
-    const stored = new Promise<Record<string, string>>(resolve => {
-      restore = resolve;
-    });
-    const { services: around } = connected(undefined, stored);
-    const model = new PanelController(around, 'panel', null);
-    model.change({ text: 'New' });
-    restore({ chat: 'c', 'draft:panel': 'Old', 'draft:c': 'About c', 'draft:d': 'About d' });
-    await around.memory.restored;
-    model.restore(around.memory.chat);
-    expect([model.chat.id, model.draft.text]).toEqual([null, 'New']);
-    model.open('d');
-    expect(model.draft.text).toBe('About d');
+    expect(model.draft).toMatchObject({ instead: { kind: 'edit' }, text: 'Why?' });
   });
 });
 

@@ -25,7 +25,6 @@ import {
   type IOptions,
   type IResend,
   joined,
-  laidAside,
   messageAbout,
   messageAgain,
   messageOf,
@@ -55,21 +54,14 @@ export class PanelController {
    * @param id - The chat's id; null for a new chat.
    */
   constructor(
-    private readonly _services: Pick<IPanelServices, 'chats' | 'notebook' | 'reviews' | 'store'>,
+    private readonly _services: Pick<IPanelServices, 'chats' | 'notebook' | 'store'>,
     readonly key: string,
     id: string | null
   ) {
     this._chat = _services.chats.open(id);
     this._set({ ...FIRST, chat: this._chat.key, draft: this._nameOf(this._chat) });
-    _services.reviews.decided.connect(this._onDecided);
+    _services.chats.decided.connect(this._onDecided);
     this._unsubscribe = _services.store.subscribe(() => this._onState());
-  }
-
-  /** Show the chat from before a reload, unless the person has started something. */
-  restore(id: string | null): void {
-    if (!this._begun && !this._disposed && id !== null && this._chat.id === null) {
-      this._show(id);
-    }
   }
 
   get chat(): ChatModel {
@@ -107,7 +99,6 @@ export class PanelController {
 
   /** Open a chat; a new one for null. */
   open(id: string | null): void {
-    this._begun = true;
     this._set({ opened: true });
     this._show(id);
     this.closeHistory();
@@ -126,10 +117,10 @@ export class PanelController {
 
   /** Dispose the panel's state. */
   dispose(): void {
-    const { chats, reviews } = this._services;
+    const { chats } = this._services;
     this._disposed = true;
     chats.close(this._chat);
-    reviews.decided.disconnect(this._onDecided);
+    chats.decided.disconnect(this._onDecided);
     this._unsubscribe();
     this._update(state => ({
       ...withMovedDraft(state, this.key, SIDEBAR),
@@ -151,7 +142,6 @@ export class PanelController {
   }
 
   private _write(draft: IDraft, focus = false): void {
-    this._begun = true;
     this._rewrite(this._chat, () => draft);
     if (focus) {
       this._wantsFocus.emit();
@@ -171,12 +161,12 @@ export class PanelController {
     if (instead?.kind === 'revise') {
       const model = this._options.model || undefined;
       const answer = { answer: 'reject', words: draft.text, model } as const;
-      const left = laidAside({ ...draft, text: '' });
+      const left = { ...draft, text: '', instead: null };
       await this._sendDraft(draft, left, () => chat.answerPlan(instead.turn, answer));
     } else {
       const sent = { ...draft, id: draft.id ?? UUID.uuid4() };
       const message = { ...this._messageOf(sent), id: sent.id, replaces: instead?.turn };
-      await this._sendDraft(sent, draft.before, () => chat.send(message));
+      await this._sendDraft(sent, BLANK, () => chat.send(message));
     }
   }
 
@@ -197,7 +187,7 @@ export class PanelController {
   }
 
   /**
-   * Put a text into the message box. The former draft comes back when it is sent.
+   * Put a text into the message box, above what is there.
    *
    * @param text - The text.
    * @param about - Cells to attach. Default: the current notebook and cell.
@@ -205,37 +195,25 @@ export class PanelController {
   write(text: string, about: IAbout | null = null): void {
     const found = about === null ? [] : this._services.notebook.attachableOf(about);
     const { draft } = attach({ ...BLANK, text, withoutCell: found.length > 0 }, found);
-    this._write({ ...draft, before: laidAside(this.draft) }, true);
+    this._write(joined(draft, this.draft), true);
+  }
+
+  /** Keep the note of a request that ended while it was written: it comes below the draft. */
+  keepNote(text: string): void {
+    if (text.trim() !== '') {
+      this._rewrite(this._chat, now => joined(now, { ...BLANK, text }));
+    }
   }
 
   /**
-   * Keep the note of a request that ended while it was written.
-   *
-   * @param chat - The chat of the request.
-   * @param isWriting - Whether the person goes on in the message box. Otherwise the note comes after
-   *   what they write there.
-   */
-  keepNote(chat: Pick<ChatModel, 'id'>, text: string, isWriting: boolean): void {
-    const note = { ...BLANK, text };
-    this._rewrite(chat, now => {
-      const before = laidAside(now);
-      return isWriting || before === null
-        ? { ...note, before }
-        : { ...now, before: joined(note, now.before) };
-    });
-  }
-
-  /**
-   * Put the message of a turn into the message box. Sending it replaces the turn and all after it. A
-   * queued message is withdrawn instead.
+   * Put the message of a turn into the message box, above what is there. Sending it replaces the turn
+   * and all after it. A queued message is withdrawn instead.
    */
   edit(turn: ITurn): void {
     const { draft } = this;
-    const { instead } = draft;
     // What the message of another edit said is still in the transcript.
-    const edited = this._chat.state.turns.find(({ id }) => id === instead?.turn);
-    const isKnown = instead?.kind === 'edit' && draft.text === edited?.text;
-    const before = isKnown ? draft.before : laidAside(draft);
+    const edited = this._chat.state.turns.find(({ id }) => id === draft.instead?.turn);
+    const left = draft.text === edited?.text ? null : draft;
     const sent = this._chat.sent(turn.id);
     const isNew = waits(turn) || isUnsent(turn);
     if (waits(turn)) {
@@ -244,7 +222,7 @@ export class PanelController {
     const lost = sent === null ? turn.attachments : [];
     this._set({ refused: lost.map(name => ({ name, why: 'lost' })) });
     const about = isNew ? null : ({ kind: 'edit', turn: turn.id } as const);
-    this._write({ ...draftOfTurn(turn, sent), instead: about, before }, true);
+    this._write({ ...joined(draftOfTurn(turn, sent), left), instead: about }, true);
   }
 
   /** Make the draft a new message. */
@@ -316,7 +294,6 @@ export class PanelController {
    */
   attach(found: readonly (Found | Promise<Found>)[]): void {
     const chat = this._chat;
-    this._begun = true;
     this._set({ refused: [] });
     this._wantsFocus.emit();
     const reading = Promise.all(found.map(each => Promise.resolve(each))).then(all => {
@@ -342,11 +319,10 @@ export class PanelController {
   /** Send a draft, and restore it if the server did not accept it. */
   private async _sendDraft(
     sent: IDraft,
-    before: IDraft | null,
+    left: IDraft,
     send: () => Promise<boolean>
   ): Promise<void> {
     const chat = this._chat;
-    const left = before ?? BLANK;
     this._set({ refused: [] });
     this._write(left);
     if (!(await this._send(send))) {
@@ -368,14 +344,12 @@ export class PanelController {
 
   /** Take over the draft of the new chat of another panel. */
   takeOver(other: PanelController): void {
-    this._begun = true;
     this._update(state => withMovedDraft(state, other.key, this.key));
   }
 
   /** Send something in the current chat. Return whether the server accepted it. */
   private async _send(send: () => Promise<boolean>): Promise<boolean> {
     const { chat } = this;
-    this._begun = true;
     this.showHistory(false);
     const taken = await send();
     const { id } = chat;
@@ -409,10 +383,10 @@ export class PanelController {
 
   /** Drop the draft of a message that has arrived after all. Replace a chat that was deleted. */
   private _onState(): void {
-    const { before, id } = draftOf(this._services.store.state, this.state);
+    const { id } = draftOf(this._services.store.state, this.state);
     if (id !== null && this._chat.state.turns.some(({ message }) => message === id)) {
       // First: each update comes here again.
-      this._write(before ?? BLANK);
+      this._write(BLANK);
       this._chat.dismiss();
     }
     if (this._chat.isDisposed && !this._disposed && !this._replacing) {
@@ -427,7 +401,6 @@ export class PanelController {
   private readonly _readings = new Set<Promise<boolean>>();
   private readonly _unsubscribe: () => void;
   private _chat: ChatModel;
-  private _begun = false;
   private _replacing = false;
   private _disposed = false;
   private _shown = new Signal<this, string | null>(this);

@@ -3,7 +3,6 @@ import { Notification } from '@jupyterlab/apputils';
 import type { IHappened } from '../chat/service';
 import { shortName } from '../common/visible';
 import type { IPreferences } from '../state/preferences';
-import { isInTranscript } from '../state/requests';
 import type { IPanelServices } from './panelServices';
 import type { PanelManager } from './panelManager';
 
@@ -53,7 +52,7 @@ export function notify(
   };
   let before = store.state.requests;
   store.subscribe(() => {
-    const { open, requests } = store.state;
+    const { requests } = store.state;
     if (requests === before) {
       return;
     }
@@ -64,9 +63,8 @@ export function notify(
     const asked = requests.filter(each => !before.includes(each));
     before = requests;
     for (const request of asked) {
-      const chat = isInTranscript(request, open) ? request.chat : null;
       const name = shortName(request.caller ?? request.author);
-      pending.set(request.id, notifyIfUnseen(trans.__('%1 needs your approval.', name), chat));
+      pending.set(request.id, notifyIfUnseen(trans.__('%1 needs your approval.', name), null));
     }
   });
   chats.happened.connect((_, { chat, event }: IHappened) => {

@@ -2,7 +2,6 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { UUID } from '@lumino/coreutils';
 
-import { isInTranscript } from '../state/requests';
 import type { IPanelServices } from './panelServices';
 import { ChatPanel } from './widget';
 
@@ -12,14 +11,16 @@ type Tab = MainAreaWidget<ChatPanel>;
 /** Manages the panels: one in the sidebar, others in tabs of the main area. */
 export class PanelManager {
   /**
+   * @param chat - The chat that the sidebar showed before a reload; null for a new one.
    * @param _hasTabs - Whether the main area can have panels. In Notebook 7 it has one notebook only.
    */
   constructor(
     private readonly _app: JupyterFrontEnd,
     private readonly _services: IPanelServices,
-    private readonly _hasTabs: boolean
+    private readonly _hasTabs: boolean,
+    chat: string | null = null
   ) {
-    this.side = this._made(null);
+    this.side = this._made(chat);
     this._used = this.side;
     this.side.id = 'tk-ai-chat';
   }
@@ -67,21 +68,12 @@ export class PanelManager {
     return panel;
   }
 
-  /** Show a panel with a pending request; null if there is none. */
+  /** Show a panel with the pending requests, which all panels have; null if there are none. */
   withQuestion(): ChatPanel | null {
-    const current = this.current();
-    if (current.isVisible && current.hasQuestion) {
-      return current;
-    }
-    const { open, requests } = this._services.store.state;
-    const [request] = requests;
-    if (request === undefined) {
-      return null;
-    }
-    return isInTranscript(request, open) ? this.withChat(request.chat) : this.beside();
+    return this._services.store.state.requests.length === 0 ? null : this.beside();
   }
 
-  /** Return whether the chat of this id is visible. Null is for requests of other agents, which all panels show. */
+  /** Return whether the chat of this id is visible. Null is for requests, which all panels show. */
   isSeen(chat: string | null): boolean {
     return this._panels.some(
       ({ isVisible, controller }) =>

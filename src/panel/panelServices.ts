@@ -3,9 +3,7 @@ import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 
-import type { IReviews } from '../changes/reviews';
 import type { IChats } from '../chat/service';
-import type { IQuestions } from '../questions/model';
 import type { AppStore } from '../state/app';
 import type { NotebookContext } from './notebook';
 
@@ -16,10 +14,6 @@ export interface IPanelServices {
   commands: CommandRegistry;
   /** The languages for syntax highlighting; null if lines are plain. */
   languages: IEditorLanguageRegistry | null;
-  /** Approval requests, apart from those in the transcripts of open chats. */
-  questions: IQuestions;
-  /** The changes by agents in notebooks. */
-  reviews: IReviews;
   /** Renders what a model wrote, with a sanitizer after which nothing is loaded. */
   rendermime: IRenderMimeRegistry;
   notebook: NotebookContext;

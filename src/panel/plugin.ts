@@ -14,14 +14,10 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Token } from '@lumino/coreutils';
 
-import { IReviews } from '../changes/reviews';
 import { IChats } from '../chat/service';
 import { BrowserStorage } from '../common/storage';
-import { IQuestions } from '../questions/model';
-import type { AppStore } from '../state/app';
-import { IAppStore } from '../state/plugin';
 import { DEFAULTS, type IPreferences } from '../state/preferences';
-import { addCommands, CommandIDs } from './commands';
+import { addCommands, OPEN_IN_MAIN } from './commands';
 import type { IPanelServices } from './panelServices';
 import { PanelStorage } from './panelStorage';
 import { notify } from './notifications';
@@ -37,7 +33,7 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
   description: 'Provides the services of the panel: notebooks, rendering, state.',
   autoStart: true,
   provides: PanelServices,
-  requires: [IAppStore, IChats, IQuestions, IRenderMimeRegistry, IReviews],
+  requires: [IChats, IRenderMimeRegistry],
   optional: [
     ITranslator,
     INotebookTracker,
@@ -47,17 +43,15 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
   ],
   activate: (
     app: JupyterFrontEnd,
-    store: AppStore,
     chats: IChats,
-    questions: IQuestions,
     rendermime: IRenderMimeRegistry,
-    reviews: IReviews,
     translator: ITranslator | null,
     notebooks: INotebookTracker | null,
     documents: IDocumentManager | null,
     languages: IEditorLanguageRegistry | null,
     themes: IThemeManager | null
   ): IPanelServices => {
+    const { store } = chats;
     const language = translator ?? nullTranslator;
     const trans = language.load('tk-ai-extension');
     themes?.themeChanged.connect((_, { newValue }) =>
@@ -68,11 +62,9 @@ const services: JupyterFrontEndPlugin<IPanelServices> = {
       chats,
       commands: app.commands,
       languages,
-      questions,
       rendermime: localRenderers(rendermime, address =>
         trans.__('[image not loaded: %1]', address.slice(0, 200))
       ),
-      reviews,
       notebook: new NotebookContext(app, notebooks, documents, trans, store),
       trans
     };
@@ -94,34 +86,27 @@ const panel: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null,
     lab: ILabShell | null
   ): void => {
-    const { store, trans } = services;
+    const { store } = services;
     const { baseUrl } = app.serviceManager.serverSettings;
     const memory = new PanelStorage(new BrowserStorage(baseUrl), store);
-    const manager = new PanelManager(app, services, lab !== null);
+    const manager = new PanelManager(app, services, lab !== null, memory.chat);
     const { side, tabs } = manager;
     app.shell.add(side, 'right', { rank: 900, type: 'Claude' });
     restorer?.add(side, side.id);
-    void memory.restored.then(() => side.controller.restore(memory.chat));
     side.controller.shown.connect((_, chat) => {
       memory.chat = chat;
     });
-    addCommands(app, services, manager);
+    addCommands(app, services, manager, palette);
     if (restorer !== null) {
       void restorer.restore(tabs, {
-        command: CommandIDs.main,
+        command: OPEN_IN_MAIN,
         args: widget => ({ chat: widget.content.controller.chat.id, name: widget.id }),
         name: widget => widget.id
       });
     }
     notify(services, manager);
 
-    const category = trans.__('Claude');
-    for (const command of Object.values(CommandIDs)) {
-      if (command !== CommandIDs.ask) {
-        palette?.addItem({ command, category });
-      }
-    }
-    launcher?.add({ command: CommandIDs.main, args: { isLauncher: true }, rank: 10 });
+    launcher?.add({ command: OPEN_IN_MAIN, args: { isLauncher: true }, rank: 10 });
     if (settings !== null) {
       void settings.load(panel.id).then(loaded => {
         const take = (): void => {

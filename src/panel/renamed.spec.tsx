@@ -29,8 +29,7 @@ async function rename(stage: Stage, from: string, to: string, notebook = to): Pr
   const changes = stage.journal.changes.map(each => ({ ...each, notebook }));
   stage.journal = { ...stage.journal, changes };
   await act(async () => {
-    stage.services.reviews.moved(from, to);
-    await stage.services.chats.moved(from);
+    await stage.services.chats.moved(from, to);
   });
   const seen = { notebook, cell: null, selected: [] };
   Object.assign(stage.notebook, { seen });

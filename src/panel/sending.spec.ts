@@ -1,9 +1,7 @@
 import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/client';
 import type { SentEvent } from '../api/events';
-import { Reviews } from '../changes/reviews';
 import { Chats } from '../chat/service';
 import { createStore } from '../state/app';
-import { writtenIn } from '../state/compose';
 import { MESSAGE, numbered, type Payload } from '../testing/events';
 import { FakeServer } from '../testing/server';
 import { PanelController } from './controller';
@@ -57,8 +55,7 @@ class Stage {
     const services = {
       store,
       chats: new Chats(api as unknown as ChatApi, this._server.channel, store),
-      notebook: { seen: this.seen },
-      reviews: new Reviews({} as never, store)
+      notebook: { seen: this.seen }
     };
     this.panel = new PanelController(services as unknown as IPanelServices, 'panel', id);
   }
@@ -68,7 +65,7 @@ class Stage {
   }
 
   get written(): string {
-    return writtenIn(this.panel.draft);
+    return this.panel.draft.text;
   }
 
   /** Write a text, and send it. */

@@ -44,35 +44,15 @@ export class ChatPanel extends ReactWidget {
     this._focusing = requestAnimationFrame(() => this._box?.focus());
   }
 
-  /** Whether an approval request is shown. */
-  get hasQuestion(): boolean {
-    return requestCards(this.node).length > 0;
-  }
-
-  /** Focus the first approval request, as soon as it is rendered. */
+  /** Focus the first approval request. */
   focusQuestion(): void {
-    this._seeking.disconnect();
-    // Cancel the focus of the message box, which opening a chat requests.
+    // Cancel the focus of the message box, which showing a panel requests.
     cancelAnimationFrame(this._focusing);
-    if (!this._toQuestion()) {
-      // A chat that was just opened is rendered within the next frames.
-      this._seeking.observe(this.node, { childList: true, subtree: true });
-    }
-  }
-
-  override dispose(): void {
-    this._seeking.disconnect();
-    super.dispose();
+    this._focusing = requestAnimationFrame(() => requestCards(this.node)[0]?.focus());
   }
 
   private get _box(): HTMLElement | null {
     return this.node.querySelector<HTMLElement>('.tk-Box');
-  }
-
-  private _toQuestion(): boolean {
-    const [card] = requestCards(this.node);
-    card?.focus();
-    return card !== undefined;
   }
 
   protected override render(): JSX.Element {
@@ -113,9 +93,4 @@ export class ChatPanel extends ReactWidget {
 
   private _focusing = 0;
   private _isWidened = false;
-  private readonly _seeking = new MutationObserver((_, observer) => {
-    if (this._toQuestion()) {
-      observer.disconnect();
-    }
-  });
 }

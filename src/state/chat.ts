@@ -8,10 +8,10 @@ import type {
   Json,
   Mode,
   PermissionAskedEvent,
-  Picture,
-  Proposal,
+  RetriedEvent,
   TakenBack,
   TodoItem,
+  ToolAnsweredEvent,
   UsedEvent
 } from '../api/events';
 
@@ -29,30 +29,9 @@ export interface IText {
   length: number;
 }
 
-/** A message of the server in English, with its code and parameters if it has a code. */
-export interface IServerText {
-  text: string;
-}
-
-export interface INotice extends IServerText {
+export interface INotice {
   kind: 'notice';
-}
-
-/** An approval request. */
-export interface IQuestion {
-  id: string;
-  effect: PermissionAskedEvent['effect'];
-  notebook: string | null;
-  proposal: Proposal;
-  answers: PermissionAskedEvent['answers'];
-}
-
-export interface IResult {
-  ok: boolean;
   text: string;
-  structured: Json;
-  images: readonly Picture[];
-  seconds: number;
 }
 
 /** A tool call. */
@@ -62,23 +41,15 @@ export interface ICall {
   tool: string;
   arguments: Json;
   status: CallStatus;
-  progress: IServerText | null;
-  question: IQuestion | null;
-  /** Whether it had an approval request. */
-  asked: boolean;
+  /** What it says of its progress; empty for nothing. */
+  progress: string;
+  /** Its last approval request, which may be settled. */
+  question: PermissionAskedEvent | null;
   changes: readonly CellChangedEvent[];
-  result: IResult | null;
+  result: ToolAnsweredEvent | null;
 }
 
 export type Item = IText | INotice | ICall;
-
-/** A pending retry of a request to the model. */
-export interface IRetry {
-  attempt: number;
-  attempts: number;
-  seconds: number;
-  reason: string;
-}
 
 /** A message and its answer. */
 export interface ITurn {
@@ -98,7 +69,8 @@ export interface ITurn {
   ahead: number;
   began: boolean;
   items: readonly Item[];
-  retry: IRetry | null;
+  /** A pending retry of a request to the model. */
+  retry: RetriedEvent | null;
   usage: UsedEvent | null;
   error: ErrorInfo | null;
   end: End | null;
@@ -140,20 +112,6 @@ export const EMPTY: IChatState = { last: 0, turns: [] };
 /** Return whether a turn runs or is queued. */
 export function isBusy(state: Pick<IChatState, 'turns'>): boolean {
   return state.turns.some(turn => turn.end === null);
-}
-
-/** Return the first pending approval request, with its call. */
-export function waitingQuestion(state: IChatState): { call: ICall; question: IQuestion } | null {
-  for (const turn of state.turns) {
-    if (turn.end === null) {
-      for (const item of turn.items) {
-        if (item.kind === 'call' && item.question !== null) {
-          return { call: item, question: item.question };
-        }
-      }
-    }
-  }
-  return null;
 }
 
 /** Return the changes of a turn by cell, in the order of each cell's first change. */

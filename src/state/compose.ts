@@ -49,8 +49,6 @@ export interface IDraft {
   withoutCell: boolean;
   /** The turn whose message it replaces, or whose plan it changes; null for a new message. */
   instead: { kind: 'edit' | 'revise'; turn: string } | null;
-  /** The former draft, which comes back when this one is sent; null for none. */
-  before: IDraft | null;
   /**
    * The id of its message, from the first time it was sent until it is changed; null if it was not sent.
    * Sent again under the same id, it begins no second turn.
@@ -79,7 +77,6 @@ export const BLANK: IDraft = {
   withoutNotebook: false,
   withoutCell: false,
   instead: null,
-  before: null,
   id: null
 };
 
@@ -104,8 +101,8 @@ export function goesWith(attached: IAttached, about: string | undefined): boolea
 }
 
 /** Return whether nothing was written or attached. */
-export function isBlank({ text, attached, before }: IDraft): boolean {
-  return text.trim() === '' && attached.length === 0 && before === null;
+export function isBlank({ text, attached }: IDraft): boolean {
+  return text.trim() === '' && attached.length === 0;
 }
 
 /** Attach what was found to a draft. Return what was not attached, too. */
@@ -153,17 +150,6 @@ export function joined(first: IDraft, second: IDraft | null): IDraft {
     instead: second.instead ?? first.instead,
     id: null
   };
-}
-
-/** Return what comes back after another draft is sent in place of this one; null if it is blank. */
-export function laidAside(draft: IDraft): IDraft | null {
-  const all = joined({ ...draft, instead: null, before: null }, draft.before);
-  return isBlank(all) ? null : all;
-}
-
-/** Return the text of a draft and of the former one. */
-export function writtenIn({ text, before }: IDraft): string {
-  return [text, before?.text ?? ''].filter(each => each.trim() !== '').join('\n\n');
 }
 
 /** Return the draft of a sent message, with its attachments. */

@@ -1,7 +1,7 @@
 import type { ChatEvent } from '../api/events';
 import { MESSAGE, numbered, PROPOSAL, story } from '../testing/events';
 import { reduce } from './reduce';
-import { changesByCell, EMPTY, isBusy, isUnsent, total, waitingQuestion, waits } from './chat';
+import { changesByCell, EMPTY, isBusy, isUnsent, total, waits } from './chat';
 
 const CHANGE = {
   kind: 'cell_change',
@@ -87,11 +87,6 @@ describe('a chat', () => {
     const before = reduce(EMPTY, STORY.slice(0, 10));
     const after = reduce(before, STORY.slice(0, 11));
     expect(after.turns[0]?.items[2]).toBe(before.turns[0]?.items[2]);
-  });
-
-  it('waits for an answer between the question and its settlement', () => {
-    expect(waitingQuestion(reduce(EMPTY, STORY.slice(0, 7)))?.question.id).toBe('p');
-    expect(waitingQuestion(reduce(EMPTY, STORY.slice(0, 8)))).toBeNull();
   });
 
   it('is busy until the end of the last turn', () => {

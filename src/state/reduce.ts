@@ -89,34 +89,23 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
         tool: event.tool,
         arguments: event.arguments,
         status: 'running',
-        progress: null,
+        progress: '',
         question: null,
-        asked: false,
         changes: [],
         result: null
       };
       return { ...turn, retry: null, items: [...turn.items, call] };
     }
     case 'tool_progress':
-      return withCall(turn, event.call, call => ({
-        ...call,
-        progress: { text: event.message }
-      }));
+      return withCall(turn, event.call, call => ({ ...call, progress: event.message }));
     case 'permission':
       return withCall(turn, event.call, call => ({
         ...call,
         status: 'pending',
-        asked: true,
-        question: {
-          id: event.id,
-          effect: event.effect,
-          notebook: event.notebook,
-          proposal: event.proposal,
-          answers: event.answers
-        }
+        question: event
       }));
     case 'permission_settled':
-      return withCall(turn, event.call, call => ({ ...call, status: 'running', question: null }));
+      return withCall(turn, event.call, call => ({ ...call, status: 'running' }));
     case 'cell_change':
       return withCall(turn, event.call, call => ({
         ...call,
@@ -128,30 +117,12 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       return withCall(turn, event.call, call => ({
         ...call,
         status: statusOf(call, event),
-        question: null,
-        result: {
-          ok: event.ok,
-          text: event.text,
-          structured: event.structured,
-          images: event.images,
-          seconds: event.seconds
-        }
+        result: event
       }));
     case 'retry':
-      return {
-        ...turn,
-        retry: {
-          attempt: event.attempt,
-          attempts: event.attempts,
-          seconds: event.seconds,
-          reason: event.reason
-        }
-      };
+      return { ...turn, retry: event };
     case 'notice':
-      return {
-        ...turn,
-        items: [...turn.items, { kind: 'notice', text: event.text }]
-      };
+      return { ...turn, items: [...turn.items, { kind: 'notice', text: event.text }] };
     case 'usage':
       return { ...turn, usage: event };
     case 'error':
@@ -219,7 +190,7 @@ function statusOf(call: ICall, { ok, structured }: { ok: boolean; structured: Js
       return 'stopped';
     case 'permission_denied':
       // Without an approval request, a rule of the server denied it.
-      return call.asked ? 'denied' : 'error';
+      return call.question === null ? 'error' : 'denied';
     default:
       return 'error';
   }
@@ -236,5 +207,5 @@ function ended(item: Item, end: End): Item {
   if (item.kind !== 'call' || item.result !== null) {
     return item;
   }
-  return { ...item, status: end === 'stopped' ? 'stopped' : 'error', question: null };
+  return { ...item, status: end === 'stopped' ? 'stopped' : 'error' };
 }

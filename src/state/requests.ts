@@ -1,7 +1,6 @@
 /** Reducer of the pending permission requests. */
 
 import type { PermissionEvent, PermissionInfo } from '../api/events';
-import type { IAppState } from './app';
 
 /** Return the requests after an event. Known requests stay the same objects. */
 export function reduceRequests(
@@ -24,17 +23,4 @@ export function reduceRequests(
       // A newer server may send other events.
       return waiting;
   }
-}
-
-/**
- * Return whether the transcript of an open chat has a request, which is left out elsewhere.
- *
- * Requests of code in a kernel are in no transcript.
- */
-export function isInTranscript(
-  { chat, within_call }: PermissionInfo,
-  open: IAppState['open']
-): boolean {
-  // A new chat has no id.
-  return within_call && chat !== null && Object.values(open).some(({ id }) => id === chat);
 }

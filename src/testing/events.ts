@@ -28,9 +28,8 @@ export const ENDED_CALL: ICall = {
   tool: 'execute_cell',
   arguments: { cell: 0 },
   status: 'complete',
-  progress: null,
+  progress: '',
   question: null,
-  asked: false,
   changes: [],
   result: null
 };

@@ -7,7 +7,13 @@ import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
 import { act, render } from '@testing-library/react';
 
-import { ApiError, type ChatApi, type ICellsByEntry, type IMessage } from '../api/client';
+import {
+  ApiError,
+  type ChatApi,
+  type ICellsByEntry,
+  type IMessage,
+  unreachable
+} from '../api/client';
 import type {
   Answer,
   ChatChanges,
@@ -17,18 +23,16 @@ import type {
   PermissionEvent,
   PermissionInfo
 } from '../api/events';
-import { Reviews } from '../changes/reviews';
 import { Chats } from '../chat/service';
 import { PanelController } from '../panel/controller';
 import type { NotebookContext } from '../panel/notebook';
 import { Panel } from '../panel/Panel';
 import type { IPanelServices } from '../panel/panelServices';
 import { keepKeyboard } from '../common/keyboard';
-import { Questions } from '../questions/model';
 import { createStore, type IAppState } from '../state/app';
 import type { ICellName } from '../state/compose';
 import { COLLECT } from '../state/store';
-import { MESSAGE, numbered, type Payload } from './events';
+import { MESSAGE, numbered, type Payload, request } from './events';
 import { FakeServer } from './server';
 
 /** An answer to a request. */
@@ -58,21 +62,13 @@ export class Stage {
     });
     this.notebook = this._notebook();
     const chats = new Chats(this.api as ChatApi, this.server.channel, this.store);
-    const reviews = new Reviews({} as never, this.store);
-    const answer = async (id: string, given: Answer, message?: string): Promise<void> => {
-      this.given.push([id, given, message]);
-      await this.taking();
-    };
-    const questions = new Questions(this.server.channel, { answer }, this.store);
-    questions.follow();
+    chats.followRequests();
     this.services = {
       store: this.store,
       chats,
       commands: this.commands,
       languages: null,
       notebook: Object.assign(this.notebook, { seen: this.store.state.seen }) as NotebookContext,
-      questions,
-      reviews,
       rendermime: { createRenderer } as unknown as IRenderMimeRegistry,
       trans: nullTranslator.load('tk-ai-extension')
     };
@@ -137,6 +133,16 @@ export class Stage {
       const event = numbered(payload, ++this._count, this._turn);
       this.past = [...this.past, event];
       this.server.publish({ chat: 'c' }, event, event.number);
+      if (event.kind === 'permission') {
+        const permission = request(event.id, {
+          ...{ author: 'Claude', chat: 'c', interface: 'chat', within_call: true },
+          ...{ tool: event.tool, effect: event.effect, notebook: event.notebook },
+          ...{ proposal: event.proposal, answers: event.answers }
+        });
+        this.server.publish({ permissions: true }, { kind: 'asked', permission });
+      } else if (event.kind === 'permission_settled') {
+        this.server.publish({ permissions: true }, { kind: 'settled', id: event.id });
+      }
     }
     await this.settle();
   }
@@ -184,6 +190,8 @@ export class Stage {
         Promise.reject(new ApiError({ code: '', message: '', hint: '', retryable: true })),
       chat: () => Promise.resolve({ chat: this.chats[0] as ChatInfo, events: this.past }),
       changes: () => Promise.resolve(this.journal),
+      setup: () => Promise.reject(unreachable()),
+      variables: () => Promise.reject(unreachable()),
       send: async ({ ...message }) => {
         delete message.id;
         // As the server receives it.

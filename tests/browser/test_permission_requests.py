@@ -69,9 +69,7 @@ async def connected(lab: Lab, name: str = "claude-code", **options: Any) -> Asyn
 
 def asked(page: Page) -> Locator:
     """The questions of other agents."""
-    questions = page.locator(".tk-Chat:visible").get_by_role(
-        "region", name="Approvals for other agents"
-    )
+    questions = page.locator(".tk-Chat:visible").get_by_role("region", name="Approvals")
     return questions.get_by_role("group", name="claude-code 2.1 · MCP: ")
 
 
@@ -249,7 +247,7 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
     whole = "\n".join(CORPUS)
     async with connected(lab, "<img src=x onerror='window.pwned = 1'>\n\u202eClaude") as agent:
         await agent("insert_cell", notebook=NAME, source=f"# \u202e}} \u2066if admin\n{whole}")
-        question = lab.panel.get_by_role("region", name="Approvals for other agents")
+        question = lab.panel.get_by_role("region", name="Approvals")
         await expect(question).to_contain_text(f"Change {NAME}?")
         who = "<img src=x onerror='window.pwned = 1'> ⟨U+202E⟩Claude"
         await expect(question.locator(".tk-Question-who")).to_have_text(f"{who} 2.1 · MCP")

@@ -1,8 +1,7 @@
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { ChangeInfo } from '../api/events';
-import { createStore } from '../state/app';
-import { Reviews } from './reviews';
+import type { ChangeInfo } from './events';
+import { ChatApi } from './client';
 
 /** Changes in one response. */
 const PAGE = 3;
@@ -19,13 +18,13 @@ it('lists changes to the end, except for those that are known', async () => {
     const answer = { changes: older.slice(0, PAGE), more: older.length > PAGE };
     return Promise.resolve({ ok: true, json: () => Promise.resolve(answer) } as never);
   });
-  const reviews = new Reviews({ baseUrl: 'http://localhost/' } as never, createStore());
+  const api = new ChatApi({ baseUrl: 'http://localhost/' } as never);
   for (let entry = 1; entry <= 3 * PAGE + 1; entry++) {
-    expect(await reviews.list('a.ipynb')).toEqual(journal);
+    expect(await api.changesIn('a.ipynb')).toEqual(journal);
     journal = [{ entry }, ...journal];
   }
   const [, ...known] = journal;
   requests = 0;
-  expect(await reviews.list('a.ipynb', known as ChangeInfo[])).toEqual(journal);
+  expect(await api.changesIn('a.ipynb', known as ChangeInfo[])).toEqual(journal);
   expect(requests).toBe(1);
 });
