@@ -242,7 +242,7 @@ async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
 async def test_outputs_are_complete_after_the_connection_was_lost(harness: TabHarness) -> None:
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("one "))])
         assert await document.outputs("aaaa1111") == (stream("one "),)
         await harness.page.cut()
@@ -261,7 +261,7 @@ async def test_outputs_go_on_in_the_file_and_in_the_tab_that_opens_it_again(
 ) -> None:
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("one "))])
         await document.outputs("aaaa1111")
         await harness.page.unload()
@@ -286,7 +286,7 @@ async def test_outputs_of_a_run_that_ended_while_a_tab_was_away_are_in_the_file(
 ) -> None:
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await harness.person.type(PATH, 1, " typed")
         await writer.write([Append(stream("one "))])
         await document.outputs("aaaa1111")
@@ -323,7 +323,7 @@ async def test_outputs_whose_receipt_was_lost_are_there_once(harness: TabHarness
         back.append(asyncio.create_task(harness.page.connect()))
 
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("one "))])
         await document.outputs("aaaa1111")
         harness.page.before = once("outputs", apply_and_cut)
@@ -341,7 +341,7 @@ async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all
     await harness.page.close_notebook(PATH)
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("one "))])
         assert await document.outputs("aaaa1111") == (stream("one "),)
         assert document.backend == "file"
@@ -364,7 +364,7 @@ async def test_a_notebook_that_is_opened_between_two_cells_of_a_run_shows_the_fi
     await harness.page.close_notebook(PATH)
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("one"))])
         await writer.finish(4, save=False)
     opened = await harness.page.open(PATH)
@@ -376,7 +376,7 @@ async def test_a_notebook_that_is_opened_between_two_cells_of_a_run_shows_the_fi
             await document.apply([Replace("bbbb2222", "x")])
         case "the next cell":
             async with document.writing("bbbb2222") as writer:
-                await writer.start()
+                writer.start()
                 await writer.finish(5, save=False)
         case _:
             await document.flush()

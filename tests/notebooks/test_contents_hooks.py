@@ -109,7 +109,7 @@ async def test_an_edit_that_is_in_the_file_succeeds_whatever_fails_afterwards(
         assert (await hooked.person.sources(document.path))[1] == source
         assert document.path in caplog.text
         async with document.writing("aaaa1111") as writer:
-            await writer.start()
+            writer.start()
             await writer.finish(3)
         assert document.notebook.saver is None
 

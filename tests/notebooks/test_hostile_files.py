@@ -149,7 +149,7 @@ async def test_outputs_of_a_running_cell_follow_no_link(
     store = store_in(root)
     document = await store.open("sub/private.ipynb")
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("one"))])
         await document.flush()
         exec(swap(root, private.parent), {"os": os})

@@ -120,7 +120,7 @@ async def use(root: Path, data: bytes) -> None:
             await document.apply(expecting(await document.read(), edits))
             if snapshot.cells[0].type == "code":
                 async with document.writing(key) as writer:
-                    await writer.start()
+                    writer.start()
                     await writer.write([Append(stream("printed"))])
         except InvalidNotebook:
             assert file.read_bytes() == data

@@ -78,7 +78,7 @@ async def use(bench: DocumentBench, cells: int, size: int) -> float:
             ]
         )
         async with document.writing(key) as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream("out"))])
             await writer.finish(1)
         again = await (await bench.store.open("large.ipynb")).read()

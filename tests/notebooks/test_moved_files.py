@@ -83,7 +83,7 @@ async def test_a_file_that_is_deleted_is_not_created_again(bench: DocumentBench)
     document = await bench.open(notebook(code("a", "aaaa1111")))
     file = bench.root / document.path
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("printed"))])
         file.unlink()
         with pytest.raises(NotebookNotFound):

@@ -34,7 +34,7 @@ async def test_many_cells_in_a_row_are_saved_once_a_second_and_not_one_by_one(
     started = time.monotonic()
     for number in range(count):
         async with document.writing(f"aaaa{number:04}") as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream(f"{number}"))])
             await writer.finish(number + 1, save=False)
         saves.add(file.stat().st_ino)
@@ -51,7 +51,7 @@ async def test_a_cell_that_ended_without_a_save_is_saved_soon_by_itself(
     document = await bench.open(notebook(code("a", "aaaa1111")))
     before = (bench.root / document.path).read_bytes()
     async with document.writing("aaaa1111") as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream("printed"))])
         await writer.finish(1, save=False)
     ended = time.monotonic() + DEADLINE
@@ -69,14 +69,14 @@ async def test_a_disk_that_is_full_for_a_moment_loses_no_outputs_of_a_run_of_sev
         cells = [code("a" * 10_000, "aaaa1111"), code("b", "bbbb2222"), code("c", "cccc3333")]
         document = await bench.open(notebook(*cells))
         async with document.writing("bbbb2222") as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream("first"))])
             await writer.finish(1, save=False)
         with no_file_larger_than(8_000):
             with pytest.raises(DiskFull):
                 await document.flush()
             async with document.writing("cccc3333") as other:
-                await other.start()
+                other.start()
                 await other.write([Append(stream("other"))])
                 with pytest.raises(DiskFull):
                     await other.finish(2)
@@ -96,7 +96,7 @@ async def test_outputs_that_are_saved_late_are_only_for_the_source_that_ran(
         file = tmp_path / document.path
         before = file.read_bytes()
         async with document.writing("bbbb2222") as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream("old"))])
             with no_file_larger_than(8_000), pytest.raises(DiskFull):
                 await writer.finish(1)

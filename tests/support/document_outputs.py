@@ -41,7 +41,7 @@ class OutputsConformance:
             "traceback": ["t\x1b[0m"],
         }
         async with document.writing("aaaa1111") as writer:
-            await writer.start()
+            writer.start()
             assert await document.outputs("aaaa1111") == ()
             assert (await document.read()).cells[0].execution_count is None
             await writer.write([Append(stream("10%")), StreamEdit(0, 3, " done")])
@@ -68,7 +68,7 @@ class OutputsConformance:
         document = await bench.open(notebook(code("a", "aaaa1111")))
         seen: list[float] = []
         async with document.writing("aaaa1111") as writer:
-            await writer.start()
+            writer.start()
             begun = time.monotonic()
             await writer.write([Append(stream("0\n"))])
             length, number = 2, 0
@@ -95,7 +95,7 @@ class OutputsConformance:
         document = await bench.open(notebook(*cells))
         for number in range(4):
             async with document.writing(f"aaaa{number:04}") as writer:
-                await writer.start()
+                writer.start()
                 await writer.write([Append(stream(f"out {number}"))])
                 await writer.finish(number, save=False)
         # Readers see them, and an edit in between neither loses nor duplicates any.
@@ -117,7 +117,7 @@ class OutputsConformance:
     async def test_they_follow_a_cell_that_others_move_and_edit(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b"), code("c")))
         async with document.writing("aaaa1111") as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream("one "))])
             await document.apply([Move("aaaa1111", 2), Insert(CellContent("code", "new"), index=0)])
             await writer.write([StreamEdit(0, 4, "two ")])
@@ -137,7 +137,7 @@ class OutputsConformance:
     ) -> None:
         document = await bench.open(notebook(code("first", ids[0]), code("train()", ids[1])))
         async with document.writing(ids[1]) as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream("one "))])
             assert await document.outputs(ids[1]) == (stream("one "),)
             await bench.person.insert(document.path, 2, "train()")
@@ -151,7 +151,7 @@ class OutputsConformance:
     async def test_they_go_nowhere_once_the_cell_is_deleted(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b")))
         async with document.writing("aaaa1111") as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream("one"))])
             await document.apply([Delete("aaaa1111")])
             await writer.write([StreamEdit(0, 3, "two"), Append(stream("x", "stderr"))])
@@ -171,7 +171,7 @@ class OutputsConformance:
         outputs = stream("x"), display(text_plain="first")
         for key in ("aaaa1111", "bbbb2222"):
             async with document.writing(key) as writer:
-                await writer.start()
+                writer.start()
                 await writer.write([Append(output) for output in outputs])
                 await writer.finish(3, save=False)
         displays = DisplayRegistry()
@@ -190,7 +190,7 @@ class OutputsConformance:
 
         async def cut() -> None:
             async with document.writing("aaaa1111") as writer:
-                await writer.start()
+                writer.start()
                 await writer.write([Append(stream("came"))])
                 entered.set()
                 await asyncio.Event().wait()
@@ -207,7 +207,7 @@ class OutputsConformance:
     async def test_a_flood_of_lines_and_displays_is_kept_whole(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111")))
         async with document.writing("aaaa1111") as writer:
-            await writer.start()
+            writer.start()
             await writer.write([Append(stream(""))])
             length = 0
             for number in range(20_000):
@@ -226,7 +226,7 @@ class OutputsConformance:
 async def run(document: NotebookDocument, cell: str, text: str, count: int) -> None:
     """Run a cell that prints a text in parts."""
     async with document.writing(cell) as writer:
-        await writer.start()
+        writer.start()
         await writer.write([Append(stream(""))])
         half = len(text) // 2
         await writer.write([StreamEdit(0, 0, text[:half])])

@@ -143,6 +143,7 @@ class Snapshot:
         nbformat: The major and minor version of the format.
         warnings: Problems of the notebook that do not prevent editing.
         live: Whether it comes from a tab instead of the file.
+        is_named: Whether each cell is known to have a unique id, which an edit keeps.
     """
 
     path: str
@@ -151,6 +152,7 @@ class Snapshot:
     nbformat: tuple[int, int] = (4, 5)
     warnings: tuple[str, ...] = ()
     live: bool = False
+    is_named: bool = False
 
     @cached_property
     def revision(self) -> str:

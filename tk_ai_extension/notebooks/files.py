@@ -444,11 +444,21 @@ class NotebookFiles:
         Raises:
             NotebookNotFound, InvalidArguments, PathRefused.
         """
-        file = Path(self.file_of(path))
+        file = self._root / path
         with _read_errors(path):
-            folder = self._folder(file.parent)
-            mode = folder.stat(file.name).st_mode
-        if not stat.S_ISREG(mode):
+            folder = file.parent.stat()
+            known = self._files.get((folder.st_dev, folder.st_ino, file.name))
+            # In the same folder it is the same file, unless a link has its name now.
+            if known is None or not stat.S_ISREG(known.folder.stat(file.name).st_mode):
+                known = self._resolved(path)
+        self._cache(known)
+        return known
+
+    def _resolved(self, path: str) -> NotebookFile:
+        """Return the file that a path leads to, through links if there are some."""
+        file = Path(self.file_of(path))
+        folder = self._folder(file.parent)
+        if not stat.S_ISREG(folder.stat(file.name).st_mode):
             raise InvalidArguments(
                 f"{path} is not a file.",
                 hint="Use a path that ends in .ipynb. For other text files, call read_file.",
@@ -458,7 +468,6 @@ class NotebookFiles:
         if known is None:
             known = self._files[key] = NotebookFile(folder, file.name, self._hooks)
         known.folder = folder
-        self._cache(known)
         return known
 
     def _folder(self, path: Path) -> Folder:

@@ -70,6 +70,9 @@ ROOM_SAVE = 10.0
 ROOM_DELAY = 3.0
 """Seconds after which a room has written what it got from a page that is gone."""
 
+RECENT = 0.1
+"""Seconds for which what was read of a tab counts for a run that begins: mostly its call has read it."""
+
 _READ_ATTEMPTS = 3
 """How often a tab is read if it disconnects meanwhile."""
 
@@ -120,21 +123,23 @@ class LiveDocument(NotebookDocument):
         in_kept: Callable[[], Awaitable[T]],
         in_tab: Callable[[Tab, TabReplica], T],
         *,
-        deliver: bool = True,
+        runs: bool = False,
     ) -> T:
         """Return the result of a query of the tab that holds the notebook, or of the stored notebook.
 
         Args:
             in_kept: Queries the stored notebook.
             in_tab: Queries a tab's replica.
-            deliver: Whether to deliver the outputs of running cells first.
+            runs: Whether it is for a run: the outputs of running cells are not delivered first, and what
+                was read just before counts.
         """
         for _ in range(_READ_ATTEMPTS):
-            tab = await self._current_tab(deliver=deliver)
+            tab = await self._current_tab(deliver=not runs)
             if tab is None:
                 return await in_kept()
+            reads = not runs or time.monotonic() - tab.replica.read_at > RECENT
             try:
-                async with self._tabs.locked(tab) as replica:
+                async with self._tabs.locked(tab, reads=reads) as replica:
                     return in_tab(tab, replica)
             except TabGone:
                 # It was closed, or may reconnect.
@@ -253,6 +258,7 @@ class LiveDocument(NotebookDocument):
     async def flush(self) -> None:
         """See `NotebookDocument.flush`."""
         tab = await self._tabs.find(self.path)
+        await self._deliver()
         if tab is None:
             await self._kept.flush()
         else:
@@ -275,7 +281,7 @@ class LiveDocument(NotebookDocument):
             known = None if cell is None else replica.ids[cell.index]
             return RunningCell(cell, len(snapshot.cells), TabSink(self._tabs, tab, known))
 
-        return await self._query(partial(self._kept.locate, find), in_tab, deliver=False)
+        return await self._query(partial(self._kept.locate, find), in_tab, runs=True)
 
     async def is_current(self, sink: OutputSink) -> bool:
         """See `NotebookDocument.is_current`."""
@@ -543,21 +549,17 @@ class TabSink(OutputSink):
         # Whether the next message has all outputs.
         self._is_whole = True
 
-    async def begin(self, run: RunningOutputs) -> None:
-        """See `OutputSink.begin`; includes outputs from before the notebook was in this tab."""
-        await self._send_all(run, start=True)
-
-    async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputSink.push_outputs`."""
-        await self._push(run, {})
-
-    async def end(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
-        """See `OutputSink.end`; the tab saves within a second, which is not awaited."""
-        await self._push(run, {"finish": True, "execution_count": run.execution_count})
-
-    async def _push(self, run: RunningOutputs, end: Json) -> None:
+    async def push(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
+        """See `OutputSink.push`; the tab saves within a second, which is not awaited."""
+        end: Json = {}
+        if run.ended:
+            end = {"finish": True, "execution_count": run.execution_count}
         if self._cell is None:
             run.commit_pending()
+        elif self._expected is None:
+            # Also the outputs from before the notebook was in this tab.
+            run.commit_pending()
+            await self._send_all(run, start=True, **end)
         elif self._is_whole:
             if not await self._send(run, {}):
                 run.hide()

@@ -502,26 +502,15 @@ class OutputSink(ABC):
         return False
 
     @abstractmethod
-    async def begin(self, run: RunningOutputs) -> None:
-        """Clear the cell's outputs and count, and mark it as running.
-
-        Raises:
-            SinkGone, ToolError.
-        """
-
-    @abstractmethod
-    async def push_outputs(self, run: RunningOutputs) -> None:
+    async def push(self, run: RunningOutputs, *, save: bool) -> None:
         """Push `RunningOutputs.pending`, or all outputs if this sink lacks the earlier ones.
 
-        Raises:
-            SinkGone, ToolError.
-        """
+        The first push clears the cell's outputs and count, and marks it as running. The push of a run that
+        has ended sets the count and marks it as idle.
 
-    @abstractmethod
-    async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """Push what is pending, set the count, mark the cell as idle, and save.
-
-        A stored notebook is saved on return.
+        Args:
+            run: The outputs.
+            save: Whether to save the outputs of a run that has ended: a stored notebook is saved on return.
 
         Raises:
             SinkGone, ToolError.
@@ -540,32 +529,28 @@ class StoredOutputSink(OutputSink):
 
     def __init__(self, saver: OutputSaver) -> None:
         self._saver = saver
+        self._has_begun = False
         saver.acquire()
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
         """See `OutputSink`."""
-        run.write(changes)
-        self._saver.save_soon()
-        return True
+        if self._has_begun:
+            run.write(changes)
+            self._saver.save_soon()
+        return self._has_begun
 
-    async def begin(self, run: RunningOutputs) -> None:
+    async def push(self, run: RunningOutputs, *, save: bool) -> None:
         """See `OutputSink`."""
         runs = self._saver.runs
-        # If a cell runs twice at once, the later run wins.
-        runs[:] = [other for other in runs if not other.is_same_cell(run)]
-        runs.append(run)
-
-    async def push_outputs(self, run: RunningOutputs) -> None:
-        """See `OutputSink`."""
+        if not self._has_begun:
+            # If a cell runs twice at once, the later run wins.
+            runs[:] = [other for other in runs if not other.is_same_cell(run)]
+            runs.append(run)
+            self._has_begun = True
         run.commit_pending()
-        self._saver.save_soon()
-
-    async def end(self, run: RunningOutputs, *, save: bool) -> None:
-        """See `OutputSink`."""
-        run.commit_pending()
-        if run not in self._saver.runs:
+        if run not in runs:
             return
-        if save:
+        if run.ended and save:
             await self._saver.save(run)
         else:
             self._saver.save_soon()
@@ -647,7 +632,6 @@ class CellOutputWriter:
         self._waiting: list[OutputChange] = []
         self._lock = asyncio.Lock()
         self._is_started = False
-        self._started_sink: OutputSink | None = None
         self._count: int | None = None
         self._save = True
         self._is_detached = False
@@ -656,10 +640,13 @@ class CellOutputWriter:
         )
         writers.append(self)
 
-    async def start(self) -> None:
-        """Clear the cell's outputs and count, and mark it as running if the document can."""
+    def start(self) -> None:
+        """Clear the cell's outputs and count soon, and mark it as running if the document can.
+
+        The outputs of a short run follow with the same push.
+        """
         self._is_started = True
-        await self.deliver()
+        self._schedule.request()
 
     async def write(self, changes: Sequence[OutputChange]) -> None:
         """Apply changes to the cell's outputs; they are on disk within `SAVE_INTERVAL` seconds.
@@ -667,7 +654,7 @@ class CellOutputWriter:
         Returns without waiting, so that the executor's events are read without delay. The cost is
         linear in the changes, independent of the outputs so far.
         """
-        in_order = self._started_sink is not None and not self._waiting and not self._lock.locked()
+        in_order = not self._waiting and not self._lock.locked()
         if in_order and self.sink is not None and self.sink.accept(self.run, changes):
             return
         self._waiting += changes
@@ -763,17 +750,12 @@ class CellOutputWriter:
         if sink is None:
             self.is_done = True
             return
-        if self._started_sink is not sink:
-            await sink.begin(self.run)
-            self._started_sink = sink
-        if not ends:
-            await sink.push_outputs(self.run)
-            return
-        self.run.end(self._count)
-        # Reads during the save return the outputs in memory.
-        self.is_done = isinstance(sink, StoredOutputSink)
-        await sink.end(self.run, save=self._save)
-        self.is_done = True
+        if ends:
+            self.run.end(self._count)
+            # Reads during the save return the outputs in memory.
+            self.is_done = isinstance(sink, StoredOutputSink)
+        await sink.push(self.run, save=self._save)
+        self.is_done = ends
 
     async def _current_sink(self) -> OutputSink | None:
         """Return the sink where the notebook is now; None if the cell is gone."""
@@ -793,6 +775,6 @@ class CellOutputWriter:
     async def _release(self) -> None:
         """Release the sink; pending outputs count as pushed, and the next sink gets all."""
         self.run.commit_pending()
-        sink, self.sink, self._started_sink = self.sink, None, None
+        sink, self.sink = self.sink, None
         if sink is not None:
             await sink.release(self.run, done=self.is_done)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -587,11 +588,13 @@ class TabReplica:
         version: The number of the last known change; 0 before the first update.
         ids: The cells' ids in the tab, in order.
         checked: Whether the stored notebook's format is known to be writable.
+        read_at: When the tab was asked last, on the monotonic clock.
     """
 
     version: int = 0
     ids: list[str] = field(default_factory=list[str])
     checked: bool = False
+    read_at: float = 0.0
     _stored: dict[str, Json] = field(default_factory=dict[str, Json])
     _cells: dict[str, Cell] = field(default_factory=dict[str, Cell])
     _changed: set[str] = field(default_factory=set[str])
@@ -606,12 +609,13 @@ class TabReplica:
             ask: Asks the tab (`Tab.ask`), and raises its errors.
             answer: An answer of the tab that has changes; only what it lacks is asked for.
         """
-        more = True
+        more, asked_at = True, time.monotonic()
         while more:
             delta = await ask("read", since=self.version) if answer is None else answer
             more, answer = bool(delta.get("more")), None
             if more or delta["version"] != self.version:
                 self._merge(delta)
+        self.read_at = asked_at
 
     def _merge(self, delta: Json) -> None:
         """Merge changes.

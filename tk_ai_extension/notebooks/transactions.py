@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from tk_ai_extension.model.cells import CellContent, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.diffs import text_edits
@@ -31,6 +32,8 @@ from tk_ai_extension.model.operations import (
 )
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id, same_outputs
+
+_id = attrgetter("id")
 
 MAX_WITNESSES = 8
 """Maximum cells that a deletion names so that undo recognises the notebook."""
@@ -133,7 +136,7 @@ class EditTransaction:
         may have moved cells.
         """
         keys: dict[int, str] = {}
-        if any(effect.reorders for effect in self.effects):
+        if not self._snapshot.is_named and any(effect.reorders for effect in self.effects):
             stored = [cell.id for cell in self._snapshot.cells]
             ids = [stored[slot] if slot >= 0 else self.contents[slot].id for slot in self.order]
             keys = dict(zip(self.order, cell_keys(ids), strict=True))
@@ -209,10 +212,7 @@ class EditTransaction:
     def _id_for(self, content: CellContent, *, restores: bool) -> str | None:
         if not cellforms.has_ids(self._snapshot.nbformat):
             return None
-        # The id of a cell that an earlier operation deleted is free again.
-        cells = self._snapshot.cells
-        taken = {cells[slot].id if slot >= 0 else self.contents[slot].id for slot in self.order}
-        if content.id and content.id not in taken:
+        if content.id and not self._is_taken(content.id):
             return content.id
         if restores and content.id:
             address = self._snapshot.by_key.get(content.id)
@@ -223,9 +223,18 @@ class EditTransaction:
                     "source": None if address is None else address.source,
                 }
             )
-        while (fresh := new_cell_id()) in taken:
+        while self._is_taken(fresh := new_cell_id()):
             pass
         return fresh
+
+    def _is_taken(self, cell_id: str) -> bool:
+        """Return whether a cell has an id; that of one that an earlier operation deleted is free again."""
+        if (slot := self._inserted.get(cell_id)) is not None:
+            return slot in self.order
+        cell = self._snapshot.by_key.get(cell_id)
+        if cell is not None and not cell.is_numbered:
+            return cell.index in self.order
+        return cell_id in map(_id, self._snapshot.cells)
 
     def _replace(self, operation: Replace) -> None:
         slot, before = self._expected(operation.cell, operation.expect)

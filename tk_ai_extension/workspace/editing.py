@@ -74,7 +74,7 @@ def last_writes(changes: Sequence[Change]) -> list[Change]:
                 written[change.index] = change
             case "outputs":
                 pass
-    return [change for change in written if change is not None]
+    return [*filter(None, written)]
 
 
 def expected_hash(
@@ -203,7 +203,6 @@ async def apply(
         notebook = workspace.by_path.at(document.path)
         workspace.activity.publish(notebook, caller, kind, cells, entry=entry)
         mark_seen(workspace, caller, applied.snapshot, journalled.written)
-        notebook.revisions.remember(applied.snapshot)
         return journalled
 
     try:
@@ -249,7 +248,6 @@ async def create(
             )
             entry = await record(workspace, caller, recording)
         mark_seen(workspace, caller, snapshot, snapshot.cells)
-        workspace.by_path.at(document.path).revisions.remember(snapshot)
         return JournaledEdit(snapshot, changes, entry)
 
     await workspace.journal.open()

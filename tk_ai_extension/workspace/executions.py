@@ -567,7 +567,7 @@ class Executions:
                 step.started = True
                 if run.cancelled:
                     self._start_interrupt(run)
-                await self._begin(run, step, writer)
+                self._begin(run, step, writer)
             case OutputsChanged(changes):
                 for change in changes:
                     step.outputs.apply(change)
@@ -583,14 +583,14 @@ class Executions:
                 step.execution = replace(event, status="interrupted") if interrupted else event
                 step.outputs = OutputBuffer(event.outputs)
                 if event.execution_count is not None:  # The message of its start may be lost.
-                    await self._begin(run, step, writer)
+                    self._begin(run, step, writer)
 
-    async def _begin(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
+    def _begin(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         """Clear the cell once the kernel has taken its code: one that did not run keeps its outputs."""
         if step.incarnation is None:
             step.incarnation = self._incarnations.of(run.kernel_id)
             if writer is not None:
-                await _written(step, writer.start())
+                writer.start()
 
     def _remember(self, run: Run, notebook: Notebook, cell: Cell, step: Step) -> None:
         """Record how the cell ended, unless the kernel that ran it has been restarted or has ended."""
