@@ -86,9 +86,9 @@ async def test_a_server_that_is_stopped_while_claude_starts_exits_at_once_and_le
     start_server: StartServer, model: ScriptedModel, tmp_path: Path
 ) -> None:
     server = await start_server(config=config(tmp_path / "data"), **model.environment)
-    model.add(*[Held(Answer.of("One, two, three, four, five."), after=4)] * 3)
+    model.add(*[Held(Answer.of("One, two, three, four, five."), after=4)] * 2)
     async with http_of(server) as http:
-        for _ in range(3):
+        for _ in range(2):
             assert (await say(http, "began", message="Count."))[-1]["kind"] == "began"
     processes = psutil.Process(server.process.pid).children(recursive=True)
     began = time.monotonic()

@@ -131,7 +131,7 @@ async def test_it_is_served_below_any_base_url_on_any_port_and_on_no_second_one(
     ("executor", "number"),
     [
         ("auto", signal.SIGTERM),
-        ("direct", signal.SIGINT),
+        pytest.param("direct", signal.SIGINT, marks=pytest.mark.soak),
         pytest.param("auto", signal.SIGINT, marks=pytest.mark.soak),
         pytest.param("direct", signal.SIGTERM, marks=pytest.mark.soak),
     ],
@@ -189,26 +189,15 @@ def _tracebacks(log: str) -> str:
     return "\n".join(part for part in log.split("Traceback (most recent call last):")[1:])
 
 
-async def test_its_data_is_readable_by_its_user_alone(start_server: StartServer) -> None:
-    server = await start_server()
-    notebook = _notebook(server, "print('x\\n' * 9000)")
-    async with Rest(server) as rest:
-        await rest.call("execute_cell", notebook=notebook, cell=0)
-    kept = list(_below(server.home / "data" / "tk-ai-extension"))
-    assert any(path.suffix == ".sqlite" for path in kept)
-    for path in kept:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        assert mode == (0o700 if path.is_dir() else 0o600), path
-    assert {path.name for path in server.root.iterdir()} == {"plan.ipynb"}
-
-
 def _below(folder: Path) -> Iterator[Path]:
     yield folder
     yield from folder.rglob("*")
 
 
 @pytest.mark.proves("threat:secrets")
-async def test_a_secret_is_nowhere(start_server: StartServer) -> None:
+async def test_a_secret_is_nowhere_and_only_the_user_can_read_the_data(
+    start_server: StartServer,
+) -> None:
     canary, other = "canary-7f3a-in-environment", "canary-91bc-in-file"
     server = await start_server(
         "--ServerApp.log_level=DEBUG",
@@ -217,7 +206,7 @@ async def test_a_secret_is_nowhere(start_server: StartServer) -> None:
         CORP_TOKEN=canary,
     )
     (server.root / ".secrets.env").write_text(f"export ANTHROPIC_AUTH_TOKEN='{other}'\n")
-    dump = "import os, json\nprint(json.dumps(dict(os.environ)))"
+    dump = "import os, json\nprint(json.dumps(dict(os.environ)))\nprint('x\\n' * 9000)"
     notebook = _notebook(server, dump)
     answers: list[Any] = []
     async with Rest(server) as rest:
@@ -254,5 +243,11 @@ async def test_a_secret_is_nowhere(start_server: StartServer) -> None:
     ]
     for secret in (canary, other):
         assert [place for place in exposed + kept if secret in place] == []
+    private = list(_below(server.home / "data" / "tk-ai-extension"))
+    assert any(path.suffix == ".sqlite" for path in private)
+    for path in private:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+    assert {path.name for path in server.root.iterdir()} == {"plan.ipynb", ".secrets.env"}
     # The server's own token is in Jupyter's runtime file, and nowhere else.
     assert [place for place in exposed if server.token in place] == []

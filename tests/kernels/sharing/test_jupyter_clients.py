@@ -20,8 +20,6 @@ from tk_ai_extension.kernels.sharing.share import InstalledShare
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
-transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
-
 
 @pytest.fixture
 def installed(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstalledShare:
@@ -41,7 +39,7 @@ async def guest(installed: InstalledShare, tmp_path: Path) -> AsyncIterator[Any]
     await manager.shutdown_kernel(now=True)
 
 
-@transports
+@pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
 async def test_nbclient_runs_a_notebook_in_the_shared_kernel(
     owner: Owner, installed: InstalledShare
 ) -> None:
@@ -57,7 +55,6 @@ async def test_nbclient_runs_a_notebook_in_the_shared_kernel(
     assert await run(agent, "print(Y)") == "43"
 
 
-@transports
 @pytest.mark.parametrize("now", [True, False])
 async def test_a_guests_shutdown_leaves_what_the_owner_runs(
     owner: Owner, guest: Any, now: bool, tmp_path: Path
@@ -71,7 +68,6 @@ async def test_a_guests_shutdown_leaves_what_the_owner_runs(
     assert await running == "waiting\nto the end"
 
 
-@transports
 async def test_a_guests_restart_leaves_the_variables(owner: Owner, guest: Any) -> None:
     agent = await owner.client()
     await run(agent, "X = 42")
@@ -82,7 +78,6 @@ async def test_a_guests_restart_leaves_the_variables(owner: Owner, guest: Any) -
         client.stop_channels()
 
 
-@transports
 async def test_a_guests_interrupt_reaches_the_kernel(owner: Owner, guest: Any) -> None:
     agent, listener = await owner.client(), await owner.client()
     running = asyncio.ensure_future(run(agent, RUN_FOREVER))

@@ -15,8 +15,6 @@ from tests.kernels.sharing.conftest import Owner
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
-transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
-
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
@@ -50,7 +48,6 @@ async def _in_browser(jp_ws_fetch: Any, kernel_id: str, code: str) -> str:
     return printed.strip()
 
 
-@transports
 async def test_jupyterlab_works_in_the_shared_kernel_and_leaves_it_alive(
     owner: Owner, jp_fetch: Any, jp_ws_fetch: Any
 ) -> None:

@@ -18,8 +18,6 @@ from tests.support.faults import ignore_interrupts
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
-transports = pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
-
 
 async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Launch) -> None:
     relayed = launch()
@@ -40,7 +38,6 @@ async def test_a_message_with_a_wrong_key_does_nothing(owner: Owner, launch: Lau
     assert "Invalid Signature" in owner.log
 
 
-@transports
 async def test_a_restart_by_the_owner_is_followed(owner: Owner, launch: Launch) -> None:
     relayed = launch()
     person, listener = await relayed.client(), await relayed.client()
