@@ -2,6 +2,8 @@
 
 import json
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -27,49 +29,41 @@ def test_every_tool_and_every_field_of_its_answer_is_described():
         assert definition.result.__doc__, definition.name
 
 
-PLUGIN = """
-from tk_ai_extension.tools.registry import ToolContext
-from tk_ai_extension.tools.registry import tool
-from tk_ai_extension.tools.registry import Result
-
-
-class PluginGreeting(Result):
-    text: str
-
-    def as_text(self) -> str:
-        return self.text
-
-
-@tool("READ")
-async def say_hello(context: ToolContext) -> PluginGreeting:
-    \"\"\"Says hello.\"\"\"
-    return PluginGreeting(text="hello")
-"""
+EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
 
 
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
-    """A package that is installed and brings toolsets."""
-    package, info = tmp_path / "their_tools", tmp_path / "theirs-1.0.dist-info"
-    package.mkdir()
+    """The example of a toolset, installed beside a broken one."""
+    info = tmp_path / "word_count-0.1.dist-info"
     info.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "greetings.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[tk_ai_extension.toolsets]\ntheirs = their_tools\nbroken = not_there\n"
-    )
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: word-count\nVersion: 0.1\n")
+    entries = {**project["entry-points"]["tk_ai_extension.toolsets"], "broken": "not_there"}
+    lines = [f"{name} = {module}" for name, module in entries.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[tk_ai_extension.toolsets]", *lines]))
     monkeypatch.syspath_prepend(tmp_path)
-    return "theirs"
+    monkeypatch.syspath_prepend(EXAMPLE)
+    yield "words"
+    sys.modules.pop("word_count", None)
 
 
 @pytest.mark.proves("ext:toolsets")
-def test_a_package_brings_a_toolset_that_is_loaded_when_it_is_chosen(plugin):
-    assert "their_tools" not in sys.modules
-    assert [t.name for t in Registry.load([plugin])] == ["say_hello"]
-    assert len(Registry.load(["default", plugin])) == len(Registry.load()) + 1
+async def test_a_package_brings_a_toolset_that_is_loaded_when_it_is_chosen(plugin, harness):
+    assert "word_count" not in sys.modules
+    harness.registry = Registry.load(["default", plugin])
+    assert len(harness.registry) == len(Registry.load()) + 2
+    harness.write("a.ipynb", ("markdown", "one two three"), "x = 1")
+    counted = await harness.call("count_words", notebook="a.ipynb")
+    assert counted.as_text() == "a.ipynb: 3 words"
+    await harness.call("add_word_count", notebook="a.ipynb")
+    assert harness.sources("a.ipynb")[-1] == "3 words"
+
+
+@pytest.mark.proves("ext:toolsets")
+def test_an_unknown_or_broken_toolset_is_an_error(plugin):
     with pytest.raises(InvalidArguments) as refused:
         Registry.load(["nothing"])
-    assert "theirs" in refused.value.hint
+    assert plugin in refused.value.hint
     with pytest.raises(InternalError, match="broken"):
         Registry.load(["broken"])

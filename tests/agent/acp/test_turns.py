@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, kinds, of_kind
 from tests.harness import ToolHarness
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "shout_agent.py"
 INSERT = 'insert_cell {"source": "b = 1"}'
 
 
@@ -22,6 +25,12 @@ async def test_a_turn_and_its_usage(acp: AcpTalk) -> None:
     assert events[0].data["model"] == "scripted"
     assert of_kind(events, "usage")[0]["input_tokens"] == 10
     assert events[-1].data == {"end": "done", "text": "Hello."}
+
+
+@pytest.mark.proves("ext:any-agent")
+async def test_the_example_of_an_agent_answers_in_capitals(open_acp: OpenAcp) -> None:
+    acp = open_acp(agents={"shout": [sys.executable, str(EXAMPLE)]})
+    assert await acp.text("hello", model="shout") == "HELLO"
 
 
 @pytest.mark.proves("ext:any-agent")
