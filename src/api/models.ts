@@ -107,7 +107,7 @@ export interface ChangeInfo {
   summary: string;
   cells: readonly ChangedCell[];
 }
-/** The newest changes to a notebook that nobody has undone or kept. */
+/** The newest changes to a notebook that were neither undone nor kept. */
 export interface ChangeList {
   changes: readonly ChangeInfo[];
   /** Whether there are older ones. */
@@ -132,9 +132,9 @@ export interface ChatChange {
   /** Its path now. */
   notebook: string;
   time: number;
-  /** The cells whose change was not undone. */
+  /** The cells with changes that were not undone. */
   cells: readonly string[];
-  /** Those of them whose change a person has kept. */
+  /** Those of them that a person has kept. */
   kept: readonly string[];
 }
 /** The changes of a chat that were not undone. */
@@ -331,7 +331,7 @@ export interface PermissionInfo {
   author: string;
   /** Key of a caller without a name. */
   caller: string | null;
-  /** Id of the chat whose call it is, also if code in its kernel calls. */
+  /** Id of the chat that makes the call, also by code in its kernel. */
   chat: string | null;
   /** The interface of the call. */
   interface: string;
@@ -345,7 +345,7 @@ export interface PermissionInfo {
   answers: readonly Answer[];
   /** Seconds since the epoch. */
   created: number;
-  /** Whether somebody is asked in the call's chat or by its client. */
+  /** Whether the call's chat or client asks a person. */
   within_call: boolean;
 }
 /** A new pending request. */
@@ -556,7 +556,7 @@ export interface TakenBack {
   cells: readonly string[];
   /** Sentences that say which changes stay, and why. */
   left: readonly string[];
-  /** The keys of the cells of these changes, as far as they are known. */
+  /** The known keys of the cells of these changes. */
   stayed: readonly string[];
 }
 /** A piece of Claude's text. */

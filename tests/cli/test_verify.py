@@ -155,7 +155,7 @@ def test_update_stores_no_output_of_code_that_changed_during_the_run(nb: Nb) -> 
     sources = ("print('a')", edit, "x = 1", "print(x)")
     path = stored(nb, "a.ipynb", *((each, [printed("old\n")], 1) for each in sources))
     ended = nb("verify", "a.ipynb", "--update", status=1)
-    assert "Not of cell 3-4: the code there or above changed meanwhile" in ended.err
+    assert "Not of cell 3-4: the code there or above has since changed" in ended.err
     cells = nb.read("a.ipynb").cells
     assert [cell.outputs[0].text for cell in cells] == ["a\n", "new\n", "old\n", "old\n"]
     assert "x = 2" in path.read_text()

@@ -138,7 +138,7 @@ class Dialogue:
             self._server.request("POST", f"{API}/chats/{self._fields['chat']}/stop", {})
 
     def _answer(self, event: Mapping[str, Any]) -> None:
-        """Ask the person to approve a call; deny it if nobody can be asked.
+        """Ask the person to approve a call; deny it if no one can be asked.
 
         Text after ``no`` is a message for the agent.
         """
@@ -181,7 +181,7 @@ class Dialogue:
         self._in_line = not text.endswith("\n")
 
     def _note(self, text: str) -> None:
-        """Print a note to standard error, in lines of its own."""
+        """Print a note to standard error, in its own lines."""
         self._end_line()
         if text and not self._session.as_json:
             write_err(text)

@@ -195,7 +195,7 @@ def _shutdown(session: Session, _args: argparse.Namespace) -> int:
 
 
 def _configure_serve(parser: Parser) -> None:
-    add_notebook(parser, help="the notebook whose kernel to share (default: the current one)")
+    add_notebook(parser, help="the notebook with the kernel to share (default: the current one)")
     parser.add_argument("--off", action="store_true", help="stop sharing it")
 
 
@@ -289,7 +289,7 @@ def configure_run(parser: Parser) -> None:
 
 @command(
     "run",
-    "Run code in the notebook's kernel; or a whole notebook from the top, in a kernel of its own.",
+    "Run code in the notebook's kernel; or a whole notebook from the top, in its own kernel.",
     "nb run 'df.shape'                   # the notebook does not change",
     "nb run - < check.py",
     "nb run report.ipynb                 # a whole notebook in a new kernel, in place",

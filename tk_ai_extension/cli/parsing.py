@@ -28,7 +28,7 @@ GROUPS = {"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are `Refused`; options cannot be abbreviated."""
+    """An argument parser that raises `Refused`; options cannot be abbreviated."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -246,7 +246,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "unuse": ("nb unuse --shutdown-kernel",),
     "exec": (
         "nb exec 3                           # the cell at index 3",
-        "nb exec 318a                        # the cell whose id starts with 318a",
+        "nb exec 318a                        # the cell with an id that starts with 318a",
         "nb exec 0-3,7",
         "nb exec --which stale               # the cells that have to run again",
         "nb exec --which all --restart --timeout 600",

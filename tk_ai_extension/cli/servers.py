@@ -123,7 +123,7 @@ class Server:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> http.client.HTTPResponse:
-        """Send a request by a connection of its own; return the response, whose body is not read yet.
+        """Send a request by a new connection; return the response, with its body not yet read.
 
         Raises:
             Unreachable: no answer.

@@ -62,7 +62,7 @@ class _Bridge:
     def __init__(self, session: Session, options: dict[str, str]) -> None:
         self._session = session
         self._mode = options.pop("mode", None)
-        # Also a client without sessions has a current notebook and an undo of its own.
+        # A client without sessions has its own current notebook and undo as well.
         self._query = urlencode({"caller": uuid4().hex, **options})
         self._url = ""
         self._version = ""

@@ -121,7 +121,7 @@ class Requests:
         workspace: Forgets a caller when its session ends.
 
     Attributes:
-        silent: Ids of the sessions whose clients are never asked, as they cannot show a form.
+        silent: Ids of the sessions with clients that cannot show a form, and are never asked.
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -114,7 +114,7 @@ class McpHttp:
         self, client: McpClient, body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request of ASGI, with this client and this body."""
-        # A call that may wait for long gets a stream, whose pings keep proxies from closing it.
+        # A call that may wait for long gets a stream: its pings keep proxies from closing it.
         alone = (
             client.session in self._requests.silent
             and b"progressToken" not in body

@@ -52,7 +52,7 @@ class BackgroundTasks:
     ) -> T:
         """Await work that is completed, and then undone, if the caller is cancelled.
 
-        Work that is cancelled halfway would leave something that nobody knows.
+        Work that is cancelled halfway could leave behind something that has no owner.
         """
         task = asyncio.create_task(work, name=name)
         self.keep(task)
@@ -99,7 +99,7 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
 
     A cancelled caller gets its CancelledError when the work has ended; then a failure is logged.
     """
-    task = asyncio.create_task(work, name="Work whose caller was cancelled")
+    task = asyncio.create_task(work, name="Work of a cancelled caller")
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -117,7 +117,7 @@ class Notices:
         del self._for_anybody[:-MAX_NOTICES]
 
     def forget(self, caller: Caller) -> None:
-        """Drop the notices of a caller whose session has ended."""
+        """Drop the notices of a caller after its session has ended."""
         self._waiting.pop(caller.identity, None)
 
     def take(self, caller: Caller) -> list[str]:

@@ -3,7 +3,7 @@ r"""Replace what cannot be written again where it enters the program: lone surro
 JSON can hold a lone surrogate (``"\ud83d"``), which no text encoding can write. Python's parser also
 takes NaN and infinity, which are not JSON: a browser cannot parse a file with them. Files, kernels and
 clients send them. At the boundary a surrogate becomes U+FFFD and such a number becomes null. Bytes of a
-file that nobody edits stay unchanged.
+file that is not edited stay unchanged.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class ExecutionRequest:
             queries do.
         allow_stdin: Whether ``input()`` is allowed; if not, it raises an error.
         timeout: Seconds of wall clock after which the code is interrupted; None for no limit.
-        user_expressions: Expressions whose values are in the reply.
+        user_expressions: Expressions to evaluate; the reply has their values.
     """
 
     code: str

@@ -242,7 +242,7 @@ def _resolved(real_root: Path, path: str, parts: list[str]) -> Path:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise PathRefused(f"{_shown(path)} is a loop of links.") from error
-        # A path that does not exist or is not accessible is resolved as far as possible.
+        # A path that does not exist or is not accessible is resolved up to its last existing part.
         return Path(os.path.realpath(lexical))
 
 

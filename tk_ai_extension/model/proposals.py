@@ -236,7 +236,7 @@ def visible(text: str) -> str:
     """Return a line with the characters written out that cannot be seen, except tabs.
 
     These are control and format characters, unusual spaces, and those that Unicode lets a program
-    ignore. A joiner or variation selector stays after an emoji or a letter whose script needs it.
+    ignore. A joiner or variation selector stays after an emoji, or after a letter of a script that needs it.
 
     >>> visible("x\u3164 = 1\u202e")
     'x⟨U+3164⟩ = 1⟨U+202E⟩'

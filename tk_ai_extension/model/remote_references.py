@@ -10,7 +10,7 @@ _LOADING = re.compile(
     # Images of Markdown. A definition may be that of an image.
     rf"!\[[^\]]*\]\({_ADDRESS}"
     rf"|^[ >]*\[[^\]]+\]:{_ADDRESS}"
-    # Attributes of HTML. The address of a link is loaded when somebody follows it.
+    # Attributes of HTML. A link's address is loaded when a person follows it.
     r"|(?:src|srcset|poster|background|data|xlink:href)\s*="
     rf"(?:{_ADDRESS}|[\"'][^\"']*,{_ADDRESS})"
     rf"|<(?!a\b|area\b)[a-z][^<>]*\shref\s*={_ADDRESS}"

@@ -132,7 +132,7 @@ class SaveRequest(RequestBody):
 
 
 class Saved(TypedDict):
-    """A notebook whose changes and outputs are saved."""
+    """A notebook after its changes and outputs are saved."""
 
     notebook: str
     revision: str
@@ -321,8 +321,8 @@ class ChatChange(TypedDict):
     Attributes:
         entry: As the event `cell_change` names it.
         notebook: Its path now.
-        cells: The cells whose change was not undone.
-        kept: Those of them whose change a person has kept.
+        cells: The cells with changes that were not undone.
+        kept: Those of them that a person has kept.
     """
 
     entry: int
@@ -392,7 +392,7 @@ class ChangeInfo(TypedDict):
 
 
 class ChangeList(TypedDict):
-    """The newest changes to a notebook that nobody has undone or kept.
+    """The newest changes to a notebook that were neither undone nor kept.
 
     Attributes:
         more: Whether there are older ones.
@@ -435,12 +435,12 @@ class PermissionInfo(TypedDict):
     Attributes:
         author: Name of the caller.
         caller: Key of a caller without a name.
-        chat: Id of the chat whose call it is, also if code in its kernel calls.
+        chat: Id of the chat that makes the call, also by code in its kernel.
         interface: The interface of the call.
         proposal: The diff or the code.
         preview: The proposal as plain text.
         created: Seconds since the epoch.
-        within_call: Whether somebody is asked in the call's chat or by its client.
+        within_call: Whether the call's chat or client asks a person.
     """
 
     id: str

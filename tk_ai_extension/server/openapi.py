@@ -35,7 +35,7 @@ SHARED = frozenset(model.__name__ for model in (*models.CHAT_EVENTS, *get_args(m
 def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     """Return the description of a server's routes, as OpenAPI 3.1.
 
-    It takes a tenth of a second, in which the server answers nobody else, and is made once.
+    It takes a tenth of a second, and blocks the server meantime, so it is made once.
 
     Args:
         registry: The tools; each has its own path.
@@ -189,7 +189,7 @@ def _media_schema(media: str) -> Schema:
 
 
 def _event(data: Schema) -> Schema:
-    """Describe a server-sent event whose data is JSON of this schema."""
+    """Describe a server-sent event with data in this JSON schema."""
     text = {**TEXT, "contentMediaType": "application/json", "contentSchema": data}
     return {
         "type": "object",
@@ -280,7 +280,7 @@ def _placed(
     schemas: dict[str, Schema],
     component: Callable[[str], str | None],
 ) -> Schema:
-    """Return a schema whose definitions are components or inlined.
+    """Return a schema with its definitions as components or inlined.
 
     Args:
         schema: A schema, perhaps with ``$defs``.

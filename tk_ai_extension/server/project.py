@@ -45,7 +45,7 @@ class ProjectServices:
 
     Attributes:
         sandbox: Whether new kernels run in a sandbox.
-        shared: The notebook whose kernel is shared; None if none is.
+        shared: The notebook with the shared kernel; None without one.
 
     Args:
         project: The project.
@@ -119,8 +119,8 @@ class ProjectServices:
         for below in self._project.below():
             if own_server(below) is not None:
                 raise InvalidArguments(
-                    f"The project {below.root}, inside this one, has a server of its own, whose kernels "
-                    "would be outside of the sandbox.",
+                    f"The project {below.root}, inside this one, has its own server. "
+                    "Its kernels would be outside of the sandbox.",
                     hint=f"`nb -C {shlex.quote(below.root)} shutdown` stops it.",
                 )
 

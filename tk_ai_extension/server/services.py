@@ -603,7 +603,7 @@ class ServerActivity:
             return
         self._times[NAME] = utcnow()
         for kernel_id in await self._kernels_in_use():
-            with suppress(KeyError):  # it was shut down meanwhile
+            with suppress(KeyError):  # it has since been shut down
                 self._manager.get_kernel(kernel_id).last_activity = utcnow()
 
 

@@ -127,7 +127,7 @@ async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> S
     replaces = await _is_replaced(context, plan.document.path, output)
     if replaces and not plan.replaces:
         raise Conflict(
-            f"{output} was created meanwhile.", hint="Choose another name, or run again."
+            f"{output} has since been created.", hint="Choose another name, or run again."
         )
     if context.approval is not None:
         now = await plan.document.read()

@@ -143,12 +143,12 @@ class ToolContext:
         workspace: The notebooks, kernels, journal and permissions of this server.
         caller: The caller.
         progress: Reports progress to the caller; does nothing if the interface has no progress.
-        approver: Asks a person during the call; None if nobody can be asked.
+        approver: Asks a person during the call; None if none can be asked.
         gone: Set when the client has disconnected. The call continues, but its result counts as
             not received.
         approval: The approval of this call; None if none was needed. Code that changed after the
             approval does not run.
-        tools: The registry that the call came through, for tools whose code calls other tools.
+        tools: The registry that the call came through, for tools that let code call other tools.
     """
 
     workspace: Workspace
@@ -330,7 +330,7 @@ class PermissionCheck:
 
         Raises:
             PermissionDenied: The mode forbids the call, or the person denied it.
-            PermissionRequired: Nobody can be asked during the call.
+            PermissionRequired: No person can be asked during the call.
             LimitReached: Too many requests of this user are pending.
         """
         workspace, caller = self._context.workspace, self._context.caller
@@ -492,7 +492,7 @@ def _entry_point(toolset: str) -> EntryPoint:
 
 
 MAX_ASKED = 3
-"""Maximum requests for approval for one call whose proposal changes while the person decides."""
+"""Maximum requests for approval of one call, if its proposal changes while the person decides."""
 
 ToolFunction = Callable[..., Awaitable[Any]]
 """Returns a `Result`, or a `Plan` that `CarryOut` executes."""

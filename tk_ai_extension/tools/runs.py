@@ -529,7 +529,7 @@ class RunPlan:
     """Cells of a notebook, or scratch code, to run in the notebook's kernel.
 
     Attributes:
-        path: The notebook whose kernel runs them.
+        path: The notebook; its kernel runs them.
         snapshot: The notebook as the cells were read; None for scratch code.
         cells: The cells, in order; empty for scratch code.
         code: The scratch code.
@@ -568,7 +568,7 @@ async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult
     if plan.restart and not started:
         await workspace.kernels.restart(kernel_id)
         workspace.incarnations.end(kernel_id)
-    # It may have been renamed meanwhile.
+    # It may have been renamed since.
     path = notebook.path
     if plan.snapshot is None:
         scratch = workspace.executions.start(
@@ -614,7 +614,7 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
             entry=entry,
         )
         return await follow(context, begun, edit.wait, total_cells=len(applied.snapshot.cells))
-    except CellNotFound:  # Somebody deleted the cell while it waited in the queue.
+    except CellNotFound:  # The cell was deleted while it waited in the queue.
         raise
     except ToolError as error:
         if begun is None and entry is not None:

@@ -20,19 +20,19 @@ from tk_ai_extension.workspace.fresh_kernels import VerificationRun
 
 
 class OutputsStored(Result):
-    """The cells whose new outputs are stored now, and those that keep theirs."""
+    """The cells with new outputs stored, and those that keep theirs."""
 
     notebook: str
     stored: list[int]
     kept: list[int] = Field(default_factory=list[int])
-    """Their code, or that of a cell above, changed after they ran; or somebody ran them."""
+    """Their code, or that of a cell above, changed after they ran, or another caller ran them."""
 
     def as_text(self) -> str:
         """Return what was stored."""
         text = f"Stored the outputs of {counted(len(self.stored))}."
         if self.kept:
             places = format_ranges([index + 1 for index in self.kept])
-            text += f" Not of cell {places}: the code there or above changed meanwhile."
+            text += f" Not of cell {places}: the code there or above has since changed."
         return text
 
 
@@ -40,7 +40,7 @@ class OutputsStored(Result):
 async def store_outputs(context: ToolContext, execution_id: str) -> OutputsStored:
     """Store the outputs that differ, and the execution counts, of a verification that has ended.
 
-    Cells that failed, and those whose outputs are not compared, keep their outputs. So do those whose
+    Cells that failed or are not compared keep their outputs. So do those whose
     outputs were made by code that is no longer the notebook's.
     """
     workspace = context.workspace
@@ -74,12 +74,12 @@ async def store_outputs(context: ToolContext, execution_id: str) -> OutputsStore
 
 
 def _state(cell: Cell) -> tuple[Any, ...]:
-    """Return what changes when somebody runs a cell."""
+    """Return what changes when a cell runs."""
     return cell.execution_count, cell.outputs
 
 
 def _counted(outputs: tuple[Json, ...], count: int | None) -> tuple[Json, ...]:
-    """Return outputs whose results have this execution count."""
+    """Return outputs with this execution count in their results."""
     return tuple(
         {**output, "execution_count": count}
         if "execution_count" in output and not is_error(output)

@@ -69,7 +69,7 @@ def verify_file(
     kernel_name: str | None = None,
     timeout: float | None = None,
 ) -> NotebookReport:
-    """Verify a notebook in a kernel of its own, by nbclient.
+    """Verify a notebook in its own kernel, by nbclient.
 
     Args:
         path: The notebook.

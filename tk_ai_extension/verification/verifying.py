@@ -119,7 +119,7 @@ class Verification:
 
     Attributes:
         snapshot: The notebook.
-        stored: The stored outputs, until nobody needs them.
+        stored: The stored outputs, until they are no longer needed.
         cells: The cells to run, in order.
         ended: How the cells ended that have run, by key, with their displays as later cells left them.
         stopped: Why no further cell can run; empty as long as one can.

@@ -336,7 +336,7 @@ class Artifacts:
         """Run a reader in a thread.
 
         Raises:
-            NotFound: The file does not exist, or was pruned meanwhile.
+            NotFound: The file does not exist, or has since been pruned.
             NotReadable: The system refuses to read it.
         """
         try:

@@ -177,7 +177,7 @@ async def _replace(
     replacement = SetOutputs(
         cell.key, tuple(outputs), count, expect=cell.hash, replaces=(before, count)
     )
-    with suppress(Conflict):  # Somebody changed the cell meanwhile.
+    with suppress(Conflict):  # The cell has since changed.
         await document.apply([replacement])
 
 

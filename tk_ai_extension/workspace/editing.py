@@ -295,7 +295,7 @@ async def undo(
         shown: See `apply`.
 
     Raises:
-        Conflict: An entry was undone meanwhile, or a cell has changed.
+        Conflict: An entry has since been undone, or a cell has changed.
         ToolError: The document refused the operations. Nothing was changed.
     """
 
@@ -304,7 +304,7 @@ async def undo(
         with journal.claim(entries) as is_free:
             if not (is_free and await journal.are_done(entries)):
                 raise Conflict(
-                    f"A change in {document.path} was undone meanwhile.",
+                    f"A change in {document.path} has since been undone.",
                     hint="Nothing was changed. See notebook_history, then try again.",
                 )
             return await apply(
@@ -451,7 +451,7 @@ async def undo_file(
         The key of the file if it was restored, and sentences that say what stays.
 
     Raises:
-        Conflict: An entry was undone meanwhile, or the file has changed.
+        Conflict: An entry has since been undone, or the file has changed.
         ToolError: The file cannot be written. Nothing was changed.
     """
     now = before = await read_file(workspace, path)
@@ -468,7 +468,7 @@ async def undo_file(
         with workspace.journal.claim(undone) as is_free:
             if not (is_free and await workspace.journal.are_done(undone)):
                 raise Conflict(
-                    f"A change of `{path}` was undone meanwhile.",
+                    f"A change of `{path}` has since been undone.",
                     hint="Nothing was changed. Try again.",
                 )
             summary = f"undid changes of {path}"

@@ -266,7 +266,7 @@ class Executions:
         if writing is None:
             return
         raise Conflict(
-            f"Execution `{writing.id}` writes its outputs to {path}, which is not replaced meanwhile.",
+            f"Execution `{writing.id}` is writing its outputs to {path}, so {path} is not replaced.",
             hint="Choose another name, or run again after its end.",
         )
 
@@ -278,7 +278,7 @@ class Executions:
     async def cancel(self, run: Run, *, grace: float = 5.0) -> Cancellation:
         """Remove a run from the queue or interrupt it; return the outcome after the grace period.
 
-        Code that waits in the kernel behind somebody else's code is interrupted when it starts.
+        Code that waits in the kernel behind another caller's code is interrupted when it starts.
         Cancellations of a run at the same time send one interrupt: a second one would hit the code's
         cleanup after the first.
 
@@ -416,7 +416,7 @@ class Executions:
         """Run a step within a turn, and again if the supervisor asks for it.
 
         Returns:
-            Whether it is done; False if the run has another kernel now, whose turn it needs.
+            Whether it is done; False if the run has another kernel now and must wait for that one.
         """
         supervisor, kernel_id = run.supervisor, run.kernel_id
         if supervisor is None:
@@ -472,7 +472,7 @@ class Executions:
             return None
 
     async def _record(self, run: Run) -> None:
-        """Record a run that has ended, and whose start was not recorded."""
+        """Record a run that has ended, if its start was not recorded."""
         if run.path is None:
             return
         try:

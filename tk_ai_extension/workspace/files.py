@@ -98,7 +98,7 @@ class Files(Protocol):
         """Write or remove a text file that has a known content (compare-and-set).
 
         Of several callers that expect the same content, one succeeds. Readers get the old or the new
-        content, even after a crash, as far as the storage allows it.
+        content, even after a crash, if the storage allows it.
 
         Args:
             path: The path. The folder must exist.

@@ -81,7 +81,7 @@ class FreshKernelSupervisor:
         await _shut_down(self._kernels, run.kernel_id)
 
     async def on_end(self, run: Run) -> None:
-        """Shut the kernel down, also if the caller is cancelled: nobody else knows the kernel."""
+        """Shut the kernel down, also if the caller is cancelled: the kernel has no other owner."""
         await run_to_completion(_shut_down(self._kernels, run.kernel_id))
 
 

@@ -128,7 +128,7 @@ CREATE TABLE IF NOT EXISTS changes (
     data TEXT NOT NULL
 ) STRICT;
 
--- Which cells they are about, so that nobody reads all sources and outputs in order to know, and
+-- Which cells they are about, which is known without reading all sources and outputs, and
 -- whether a person has kept what was done to them.
 CREATE TABLE IF NOT EXISTS touched (
     entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
@@ -391,7 +391,7 @@ class Journal:
         )
 
     async def open(self) -> None:
-        """Open the journal, before a file is changed whose change is to be recorded.
+        """Open the journal before a file is changed, so that the change can be recorded.
 
         Raises:
             DiskFull, ReadOnly, SaveFailed, StateUnavailable: It cannot be opened.

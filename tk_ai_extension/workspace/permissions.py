@@ -171,7 +171,7 @@ class StandingApprovals:
         raise NotFound(f"You have no standing approval `{approval_id[:80]}`.")
 
     def forget(self, caller: Caller) -> None:
-        """Remove the approvals for a caller whose session has ended."""
+        """Remove a caller's approvals after its session has ended."""
         self._given = [given for given in self._given if not given.is_of(caller)]
 
     def forget_notebook(self, notebook: Notebook) -> None:
@@ -236,7 +236,7 @@ class Approver(Protocol):
     """Asks a person during a call. The composition root provides it for interfaces that can ask."""
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
-        """Show the request and return the answer; None if nobody can be asked during this call.
+        """Show the request and return the answer; None if no person can be asked during this call.
 
         It is cancelled if the request is answered elsewhere (`PermissionPolicy.answer`), so an
         approver may just show the request and wait.
@@ -340,7 +340,7 @@ class PermissionPolicy:
 
         Raises:
             PermissionDenied: The mode forbids the call, or a person denied it.
-            PermissionRequired: A person must approve the call, and nobody could be asked during it.
+            PermissionRequired: A person must approve the call, and none could be asked during it.
                 ``details["permission_id"]`` is the request's id. Repeating the call before the
                 answer returns the same id.
             LimitReached: The call is too large to be shown whole, or the user has too many pending
@@ -428,7 +428,7 @@ class PermissionPolicy:
             self._bound(self._once)
 
     def forget(self, caller: Caller) -> None:
-        """Remove the requests and approvals of a caller whose session has ended.
+        """Remove a caller's requests and approvals after its session has ended.
 
         Approvals for notebooks stay.
         """
@@ -563,7 +563,7 @@ def _given(request: PermissionRequest, reply: Reply | None) -> Reply:
     """Return the answer to a request of a call.
 
     Raises:
-        Conflict: The notebook has gone meanwhile.
+        Conflict: The notebook no longer exists.
     """
     if reply is None:
         raise Conflict(

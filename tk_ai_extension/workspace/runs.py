@@ -191,7 +191,7 @@ class Step:
     code: str = ""
     status: StepStatus = "queued"
     started: bool = False
-    """Whether the kernel has started it. Before that, an interrupt would hit somebody else's code."""
+    """Whether the kernel has started it. Before that, an interrupt would hit another caller's code."""
     outputs: OutputBuffer = field(default_factory=OutputBuffer)
     execution: Execution | None = None
     incarnation: Incarnation | None = None

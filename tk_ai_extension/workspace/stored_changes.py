@@ -18,7 +18,7 @@ MAX_OUTPUTS = 1_000_000
 
 
 def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
-    """Return the changes as strict JSON, and a note about the cells whose outputs were too large to store."""
+    """Return the changes as strict JSON, and a note about the cells with outputs too large to store."""
     left_out: dict[str, None] = {}
     items: list[Json] = []
     for change in changes:

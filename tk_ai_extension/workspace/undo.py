@@ -143,7 +143,7 @@ class UndoPlan:
 
 
 def compared_outputs(changes: Iterable[Change], snapshot: Snapshot) -> list[str]:
-    """Return the keys of the cells whose outputs an undo of these changes compares with theirs.
+    """Return the keys of the cells with outputs that an undo of these changes compares.
 
     Cells with another number of outputs or another execution count have run since. They are left out.
     """
@@ -434,7 +434,7 @@ class _Target:
         self._rows.insert(index, row)
 
     def _is_where_it_was_put(self, change: Change, row: _Row) -> bool:
-        """Return whether one of the cells beside a moved one shows that nobody moved it since.
+        """Return whether a neighbour of a moved cell shows that it was not moved again.
 
         Others may have put a cell between, or moved the other one. A cell that the plan itself has put
         below this one, or at an index, shows nothing.
@@ -537,7 +537,7 @@ class TakenBack:
         notebook: The path.
         cells: The keys of the restored cells.
         left: Sentences that say which changes stay, and why.
-        stayed: The keys of the cells of these changes, as far as they are known.
+        stayed: The known keys of the cells of these changes.
     """
 
     notebook: str

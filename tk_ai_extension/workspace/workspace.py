@@ -261,7 +261,7 @@ class NotebookManager:
         return concerned
 
     def forget(self, caller: Caller) -> None:
-        """Disconnect all notebooks of a caller whose session has ended."""
+        """Disconnect all notebooks of a caller after its session has ended."""
         self._callers.pop(caller.identity, None)
 
     def _notebooks_of(self, caller: Caller) -> _CallerNotebooks | None:
@@ -350,7 +350,7 @@ class Workspace:
         # By kernel: updates by other clients' code to displays of cells that tools ran.
         self._foreign_updates: dict[str, DisplayUpdates] = {}
         self.on_forget: list[Callable[[Caller], None]] = []
-        """Functions that are called with each caller whose session has ended."""
+        """Functions that are called with each caller after its session has ended."""
 
     # --- notebooks
 
@@ -422,7 +422,7 @@ class Workspace:
             KernelStartFailed: The kernel did not start.
             NotebookNotFound: There is no notebook, or it was deleted while its kernel started.
         """
-        # The notebook may be renamed meanwhile: its path is read again for each use.
+        # The notebook may be renamed during this: its path is read again for each use.
         notebook = self.by_path.at(path)
         async with notebook.starting:
             present = await self.kernel_of(notebook.path)
@@ -438,7 +438,7 @@ class Workspace:
             document = await self.store.open(notebook.path)
             name = kernel_name or (await document.read()).kernel_name
             started = await self.kernels.start(name, path=notebook.path)
-            # Also if the caller is cancelled: nobody else knows the kernel.
+            # Also if the caller is cancelled: the kernel has no other owner.
             bound = await run_to_completion(self._bind_started(notebook, started))
             if gone is not None:
                 self._report_new_kernel(notebook, gone, bound)
@@ -529,7 +529,7 @@ class Workspace:
             await self.sessions.detach(notebook.path)
 
     def forget(self, caller: Caller) -> None:
-        """Forget a caller whose session has ended. Its runs continue."""
+        """Forget a caller after its session has ended. Its runs continue."""
         self.notebooks.forget(caller)
         for notebook in self.by_path:
             notebook.seen.forget(caller)

@@ -37,7 +37,7 @@ _BEFORE = query(
 
 
 class ChangesHandler(TkAIHandler):
-    """The changes to a notebook that nobody has undone or kept."""
+    """The changes to a notebook that were neither undone nor kept."""
 
     @operation("read", "list_changes", NOTEBOOK, _BEFORE)
     async def get(self) -> ChangeList:
@@ -69,7 +69,7 @@ class ChangesUndoHandler(TkAIHandler):
         """Undo changes, cell by cell: ``{"notebook": …, "entries": {"12": ["318a…"], "15": ["77b0…"]}}``.
 
         A list of ``entries`` undoes all of their cells. They must be the user's own, made by any of
-        their agents. Those that nobody can undo any more are ``missing`` in the answer.
+        their agents. Those that can no longer be undone are ``missing`` in the answer.
         """
         path = await _notebook(self, body.notebook)
         wanted = body.cells()

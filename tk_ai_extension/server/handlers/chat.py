@@ -221,7 +221,7 @@ class ChatRestoreHandler(TkAIHandler):
         """Restore the chat and its notebooks to before a turn.
 
         The turn and all later ones are stopped, their changes are undone, and Claude forgets them. A
-        cell that somebody edited since stays: ``stayed`` and ``left`` list them.
+        cell that was edited since stays: ``stayed`` and ``left`` list them.
         """
         chats = await self.services.chats()
         return {"notebooks": await chats.restore(username(self), chat_id, body.turn)}
@@ -232,7 +232,7 @@ class ChatUndoHandler(TkAIHandler):
 
     @operation("write", "undo_turn")
     async def post(self, chat_id: str, body: UndoTurn) -> UndoneTurn:
-        """Undo a turn's changes that nobody has edited since.
+        """Undo the changes of a turn to cells that were not edited since.
 
         ``{"turn": "…"}``; with ``"cells": […]`` only those of these cells.
         """
@@ -309,7 +309,7 @@ async def _collect(events: AsyncIterator[Event], found: list[Event]) -> None:
 
 
 def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
-    """Return the result of a turn, whose last event is `Done`."""
+    """Return the result of a turn; its last event is `Done`."""
     return {
         "chat": begun.chat,
         "turn": begun.turn,

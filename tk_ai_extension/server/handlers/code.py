@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class CodeHandler(TkAIHandler):
-    """A route whose client may stop waiting at any time, which cancels the model's request."""
+    """A route that cancels the model's request when its client stops waiting."""
 
     async def result(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return the result; None if the client disconnected before it was there."""

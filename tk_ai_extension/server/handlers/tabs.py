@@ -212,7 +212,7 @@ class PageChannels:
         return channel
 
     def detach(self, channel: PageChannel) -> None:
-        """Close the channel of a page whose connection has ended."""
+        """Close the channel of a page after its connection has ended."""
         self._channels.discard(channel)
         channel.close()
 

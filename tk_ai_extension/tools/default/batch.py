@@ -105,7 +105,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
         begun = start_cells(context, path, kernel_id, cells, tool=tool)
         execution = await follow(context, begun, edit.wait)
     except ToolError as error:
-        # The run was not queued, or somebody deleted a cell that waited in the queue.
+        # The run was not queued, or a cell was deleted while it waited in the queue.
         left = await _roll_back(context, path, applied)
         message = f"{error.message} {_undone(left)}"
         raise type(error)(message, hint=error.hint, **{**error.details, "left": left}) from error
@@ -153,9 +153,9 @@ def _undone(left: Sequence[str]) -> str:
 
 
 async def _roll_back(context: ToolContext, path: str, applied: editing.JournaledEdit) -> list[str]:
-    """Undo the changes, even if others edit the notebook meanwhile; return why some of them stay."""
+    """Undo the changes, even if others edit the notebook at the same time; return why some stay."""
     why = ""
-    # A cell that somebody edits between plan and commit keeps its change in the next plan.
+    # A cell that is edited between plan and commit keeps its change in the next plan.
     for _ in range(len(applied.changes) + 1):
         try:
             return await _try_roll_back(context, path, applied)
@@ -169,10 +169,10 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journaled
 async def _try_roll_back(
     context: ToolContext, path: str, applied: editing.JournaledEdit
 ) -> list[str]:
-    """Undo the changes of cells that nobody has edited since; return why others stay.
+    """Undo the changes of cells that were not edited since; return why others stay.
 
     Raises:
-        Conflict, CellNotFound, InvalidArguments: The notebook changed meanwhile; nothing was undone.
+        Conflict, CellNotFound, InvalidArguments: The notebook changed during the undo; nothing was undone.
         ToolError: Any other error of the notebook.
     """
     workspace = context.workspace

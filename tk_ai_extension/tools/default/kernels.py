@@ -134,7 +134,7 @@ async def list_running_kernels(context: ToolContext) -> RunningKernels:
     kernels = context.workspace.kernels
     found: list[KernelEntry] = []
     for kernel_id in kernels.ids():
-        with suppress(KernelNotFound):  # It has ended meanwhile.
+        with suppress(KernelNotFound):  # It has since ended.
             found.append(await _entry(context, await kernels.info(kernel_id)))
     return RunningKernels(kernels=found)
 
@@ -186,7 +186,7 @@ class KernelChanged(Result):
     def as_text(self) -> str:
         if self.outcome == "waiting":
             return (
-                f"Kernel {self.kernel_id[:8]} runs somebody else's code. This execution has not "
+                f"Kernel {self.kernel_id[:8]} is running another caller's code. This execution has not "
                 "started; it ends when its turn comes."
             )
         if self.outcome != "ok":

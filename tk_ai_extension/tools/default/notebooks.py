@@ -240,7 +240,7 @@ async def use_notebook(
     if not started:
         await workspace.kernels.wait_ready(found)
         bound = await workspace.kernel_of(document.path)
-        if bound is not None and bound != found:  # somebody has just chosen another kernel for it
+        if bound is not None and bound != found:  # another kernel has just been chosen for it
             await workspace.kernels.wait_ready(found := bound)
     ready_after = time.monotonic() - began
     logger.info("Kernel '%s' is ready (took %.1fs)", found, ready_after)

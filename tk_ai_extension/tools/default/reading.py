@@ -276,7 +276,7 @@ async def read_notebook(
 
 
 def _within(chosen: list[Cell], text_of: Callable[[Cell], str], budget: int) -> list[Cell]:
-    """Return the first cells whose texts fit the budget, at least one."""
+    """Return the first cells with texts that fit the budget, at least one."""
     spent = 0
     for position, cell in enumerate(chosen):
         spent += len(text_of(cell)) + 20

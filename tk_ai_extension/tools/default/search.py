@@ -94,7 +94,7 @@ async def search_cells(
         except ToolError as error:
             if walk is None:
                 raise
-            if not isinstance(error, NotebookNotFound):  # It was deleted meanwhile.
+            if not isinstance(error, NotebookNotFound):  # It has since been deleted.
                 unread.append(f"`{path}`")
             continue
         for cell in snapshot.cells:

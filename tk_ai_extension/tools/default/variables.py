@@ -55,7 +55,7 @@ async def query_kernel(
         KernelNotFound: The notebook has no running kernel.
         KernelUnsupported: The kernel is not a Python kernel.
         KernelBusy: The kernel is running code, or did not answer: it was interrupted, by this query's
-            timeout or by somebody, or the connection was lost.
+            timeout or a caller, or the connection was lost.
         KernelDied: The kernel died or was restarted.
     """
     kernel_id = await context.workspace.kernel_id(context.caller, notebook, None, tool=tool)

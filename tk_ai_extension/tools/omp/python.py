@@ -45,7 +45,7 @@ class PythonResult(ExecutionResult):
     kernel_id: str
     cells: list[CellState]
     cancelled: bool = False
-    """Whether somebody interrupted it."""
+    """Whether a person or another caller interrupted it."""
     stdin_requested: bool = False
     """Whether the code requested input, which was refused."""
 
