@@ -23,6 +23,8 @@ from jupyter_client.provisioning import LocalProvisioner
 
 COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f"]
 """Kernels with this command and a connection file are kept."""
+SESSION = "PI_SESSION_FILE"
+"""A variable of the kernels of sessions, which are not kept: they remember their folder."""
 MAX_KEPT = 3
 CLEARED_WITHIN = 2.0
 """Seconds. A kernel that still runs code is not cleared, and ends."""
@@ -48,7 +50,8 @@ class KeptKernel:
 
     Attributes:
         provisioner: Has its process and its connection.
-        names: Variables of the environment that it was started or cleared with.
+        names: Variables of its environment. It serves only tests with the same ones: some, such as
+            `IPYTHONDIR`, are read at the start.
     """
 
     provisioner: LocalProvisioner
@@ -86,26 +89,34 @@ class KeptKernels:
         """Launch a kernel, or give a provisioner one that is kept."""
         environment = options.get("env") or os.environ
         is_restart = provisioner.pid is not None
-        while self._kept and cmd[:-1] == COMMAND and not is_restart:
-            kept = self._kept.pop()
-            if await kept.clear(options.get("cwd") or Path.cwd(), environment):
-                for name in ("process", "pid", "pgid", "connection_info"):
-                    setattr(provisioner, name, getattr(kept.provisioner, name))
-                provisioner.cwd = options.get("cwd")
-                break
-            await kept.end()
-        else:
+        kept = None
+        if cmd[:-1] == COMMAND and not is_restart:
+            kept = await self._take(options.get("cwd") or Path.cwd(), environment)
+        if kept is None:
             await launch(provisioner, cmd, **options)
-        self._names[provisioner.pid] = [*environment]
+        else:
+            for name in ("process", "pid", "pgid", "connection_info"):
+                setattr(provisioner, name, getattr(kept.provisioner, name))
+            provisioner.cwd = options.get("cwd")
+        self._names[provisioner.pid] = sorted(environment)
         return provisioner.connection_info
+
+    async def _take(self, folder: Path, environment: Mapping[str, str]) -> KeptKernel | None:
+        for kept in [each for each in self._kept if each.names == sorted(environment)]:
+            self._kept.remove(kept)
+            if await kept.clear(folder, environment):
+                return kept
+            await kept.end()
+        return None
 
     async def shutdown_all(self, manager: Any, now: bool = False) -> None:
         """Shut down the kernels of a server that ends, and keep some of them."""
         for kernel_id in manager.list_kernel_ids():
             kernel = manager.get_kernel(kernel_id)
             provisioner = kernel.provisioner
-            if len(self._kept) < MAX_KEPT and await is_kept(provisioner):
-                self._kept.append(KeptKernel(provisioner, self._names[provisioner.pid]))
+            names = self._names.get(provisioner.pid, [SESSION])
+            if len(self._kept) < MAX_KEPT and SESSION not in names and await is_kept(provisioner):
+                self._kept.append(KeptKernel(provisioner, names))
                 kernel.stop_restarter()
                 manager.stop_watching_activity(kernel_id)
                 manager.stop_buffering(kernel_id)
