@@ -31,6 +31,7 @@ from traitlets.config import Application, Config
 from tests import sandboxes
 from tests.harness import end_server
 from tests.kept_kernels import keeping_kernels
+from tests.limits import limit
 
 PYTHONPATH = os.environ.get("PYTHONPATH")
 
@@ -46,11 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spreads the modules with a browser over the whole run.
+    """Limits how long tests wait, and spreads the modules with a browser over the whole run.
 
     Those with a browser keep the processors busy, where most other tests wait for something: one beside
     the other they are done sooner.
     """
+    for item in items:
+        limit(item)
     modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     browser = [tests for tests in modules if "browser" in tests[0].path.parts]
     other = [tests for tests in modules if "browser" not in tests[0].path.parts]
