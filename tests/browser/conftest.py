@@ -77,7 +77,7 @@ def checked_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
     wait: Any = Page.wait_for_function
 
     async def checked(page: Page, expression: str, **options: Any) -> Any:
-        assert not expression.lstrip().startswith("async"), "use `evaluate` with `of_file`"
+        assert not expression.lstrip().startswith("async"), "use `evaluate`"
         try:
             # Playwright would ask with each frame, and the browser would make frames for that alone.
             return await wait(page, expression, **{"polling": POLLING, **options})

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import nbformat
 import pytest
 from playwright.async_api import Page, WebSocket
 from tornado.httpclient import AsyncHTTPClient
@@ -80,37 +81,6 @@ SHOWS = """
 BEGINS = SHOWS.replace("shown?.textContent === text", "shown?.textContent.startsWith(text)")
 
 
-def of_file(names: str, check: str) -> str:
-    """Waits for what is in a file, whatever is in a room or a tab: the server is asked as by any program."""
-    return f"""
-async ([path, {names}]) => {{
-  const end = Date.now() + {DEADLINE};
-  for (;;) {{
-    const response = await fetch(`/api/contents/${{path}}?content=1`, {{ cache: 'no-store' }});
-    // While Jupyter saves, it may answer with an error.
-    const cells = (await response.json()).content?.cells;
-    if (cells && ({check})) {{
-      return;
-    }}
-    if (Date.now() > end) {{
-      throw new Error(`${{path}} has ${{JSON.stringify(cells)}}`);
-    }}
-    await new Promise(again => setTimeout(again, 50));
-  }}
-}}
-"""
-
-
-ON_DISK = of_file(
-    "sources", "JSON.stringify(cells.map(cell => cell.source)) === JSON.stringify(sources)"
-)
-RAN = of_file(
-    "cell, text, count",
-    "cells[cell].execution_count === count"
-    " && cells[cell].outputs.map(output => output.text).join('') === text",
-)
-
-
 async def call(lab: Lab, tool: str, status: int = 200, **arguments: Any) -> Any:
     """Calls a tool as a program does."""
     code, answer = await answered(lab, tool, **arguments)
@@ -157,7 +127,39 @@ async def save(lab: Lab) -> None:
 async def saved(lab: Lab, path: str, sources: list[str]) -> None:
     """Waits until the cells are in the file, once its person has saved."""
     await save(lab)
-    await lab.page.evaluate(ON_DISK, [path, sources])
+    await on_disk(lab, path, sources)
+
+
+async def on_disk(lab: Lab, path: str, sources: list[str]) -> None:
+    """Waits until the file has these cells."""
+    await in_file(lab, path, lambda cells: [cell.source for cell in cells] == sources)
+
+
+async def has_run(lab: Lab, path: str, index: int, text: str, count: int) -> None:
+    """Waits until the file has the outputs of a cell that ran."""
+
+    def check(cells: list[Any]) -> bool:
+        cell = cells[index]
+        shown = "".join(output.get("text", "") for output in cell.outputs)
+        return cell.execution_count == count and shown == text
+
+    await in_file(lab, path, check)
+
+
+async def in_file(lab: Lab, path: str, check: Callable[[list[Any]], bool]) -> None:
+    """Waits until the cells of a file pass a check.
+
+    Jupyter is not asked: where it reads a notebook that it saves at that moment, it puts the one before back.
+    """
+    cells: list[Any] = []
+    try:
+        async with asyncio.timeout(DEADLINE / 1000):
+            while not (cells and check(cells)):
+                await asyncio.sleep(0.05)
+                with suppress(nbformat.reader.NotJSONError):  # It is being saved.
+                    cells = lab.notebook(path).cells
+    except TimeoutError:
+        raise AssertionError(f"{path} has {cells}") from None
 
 
 @dataclass

@@ -11,8 +11,8 @@ from tests.browser.lab import DIALOG, Lab
 from tests.browser.open_notebook import (
     BOTH,
     HAS,
-    RAN,
     SOURCES,
+    has_run,
     saved,
     shown,
     types,
@@ -63,8 +63,8 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
     await page.wait_for_function(HAS, arg=expected)
     await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
     await saved(lab, NOTEBOOK, expected)
-    await page.evaluate(RAN, [NOTEBOOK, 1, "new\n", 2])
-    await page.evaluate(RAN, [NOTEBOOK, 2, "running\n", 1])
+    await has_run(lab, NOTEBOOK, 1, "new\n", 2)
+    await has_run(lab, NOTEBOOK, 2, "running\n", 1)
     [read] = [each for each in model.requests[1].tool_results if "a = 1" in each.text]
     assert "# typed" in read.text
 
@@ -112,6 +112,6 @@ async def test_a_reload_in_the_middle_of_a_turn_and_of_its_cell_loses_nothing(
     expected = ["a = 1  # typed", code, "after = 1"]
     await page.wait_for_function(HAS, arg=expected)
     await saved(lab, NOTEBOOK, expected)
-    await page.evaluate(RAN, [NOTEBOOK, 1, "running\n", 1])
+    await has_run(lab, NOTEBOOK, 1, "running\n", 1)
     assert len(model.requests) == 3
     await expect(page.locator(DIALOG)).to_have_count(0)

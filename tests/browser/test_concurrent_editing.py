@@ -14,14 +14,14 @@ from tests.browser.open_notebook import (
     CLEAN,
     CLOSE,
     HAS,
-    ON_DISK,
-    RAN,
     SHOWS,
     WRITE,
     Frames,
     Network,
     another,
     call,
+    has_run,
+    on_disk,
     opened,
     reads,
     save,
@@ -52,7 +52,7 @@ async def test_an_agent_changes_one_cell_of_an_open_file_and_the_person_goes_on_
     await page.wait_for_function(HAS, arg=["a = 1", "b = 3", "print(3)"])
     await page.wait_for_function(CLEAN)
     await call(lab, "execute_cell", notebook="n.ipynb", cell=2, wait=WAIT)
-    await page.evaluate(RAN, ["n.ipynb", 2, "3\n", 1])
+    await has_run(lab, "n.ipynb", 2, "3\n", 1)
     assert '\n       "cells"' in file.read_text()
     await types(page, 1, "  # typed")
     await call(lab, "edit_cell", notebook="n.ipynb", cell=0, old="1", new="2")
@@ -78,7 +78,7 @@ async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cel
     await lab.command("docmanager:open", path="n.ipynb")
     await shown(page, "n.ipynb")
     await page.wait_for_function(SHOWS, arg=[0, ALL])
-    await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
+    await has_run(lab, "n.ipynb", 0, ALL, 1)
     await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
     await page.wait_for_function(HAS, arg=[SLOW, "b = 2", "c = 3"])
     await no_dialog(page)
@@ -106,8 +106,8 @@ async def test_a_run_and_edits_go_on_when_the_page_that_answers_is_closed(
     sources = ["b = 2", "a = 1  # one, two", SLOW]
     await first.wait_for_function(HAS, arg=sources)
     await first.wait_for_function(SHOWS, arg=[2, ALL])
-    await first.evaluate(RAN, ["n.ipynb", 2, ALL, 1])
-    await first.evaluate(ON_DISK, ["n.ipynb", sources])
+    await has_run(lab, "n.ipynb", 2, ALL, 1)
+    await on_disk(lab, "n.ipynb", sources)
     await call(lab, "undo", notebook="n.ipynb")
     await first.wait_for_function(HAS, arg=sources[1:])
 
@@ -172,7 +172,7 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
         await page.wait_for_function(SHOWS, arg=[0, ALL])
         await reads(lab, "n.ipynb", "# offline")
         await saved(lab, "n.ipynb", expected)
-        await page.evaluate(RAN, ["n.ipynb", 0, ALL, 1])
+        await has_run(lab, "n.ipynb", 0, ALL, 1)
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
@@ -185,7 +185,7 @@ async def test_with_collaboration_what_is_typed_just_before_the_page_closes_is_k
     await page.evaluate(WRITE, [1, "  # typed"])
     await page.wait_for_function(CLOSE)
     await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
-    await page.evaluate(ON_DISK, ["n.ipynb", ["a = 1", "b = 2  # typed", "c = 3"]])
+    await on_disk(lab, "n.ipynb", ["a = 1", "b = 2  # typed", "c = 3"])
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")

@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import HAS, RAN, SHOWS, call, save, saved, types
+from tests.browser.open_notebook import HAS, SHOWS, call, has_run, save, saved, types
 from tests.browser.pictures import picture
 from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -67,7 +67,7 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
     mark = page.locator(".jp-Notebook .jp-Cell").nth(2)
     await expect(mark.get_by_role("button", name="Show what changed")).to_have_count(1)
     await saved(lab, "n.ipynb", expected)
-    await page.evaluate(RAN, ["n.ipynb", 2, "42\n", 1])
+    await has_run(lab, "n.ipynb", 2, "42\n", 1)
     await page.mouse.move(600, 600)
     await picture(page, "notebook-7")
     await (
