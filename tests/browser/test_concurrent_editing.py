@@ -163,11 +163,12 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
         )
         await page.wait_for_function(BEGINS, arg=[0, "0\n"])
         await network.fails()
+        await page.evaluate(WRITE, [0, "  # offline too"])
         await page.evaluate(WRITE, [1, "  # offline"])
         await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
         await running
         network.works()
-        expected = [SLOW, "b = 2  # offline", "c = 3"]
+        expected = [f"{SLOW}  # offline too", "b = 2  # offline", "c = 3"]
         await page.wait_for_function(HAS, arg=expected)
         await page.wait_for_function(SHOWS, arg=[0, ALL])
         await reads(lab, "n.ipynb", "# offline")

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -50,12 +50,48 @@ _log = logging.getLogger(__name__)
 
 _TRIES = 5
 
+Load = Callable[[str], Awaitable[StoredNotebook]]
+Written = Callable[[StoredNotebook], Awaitable[None]]
+"""Gives a room what was written, if it had the notebook as it was before."""
+
+
+@dataclass(frozen=True)
+class _Room:
+    """A collaboration room.
+
+    Attributes:
+        loader: Reads and writes the room's file.
+        document: What the room has.
+        fork: A copy of that, made when the room saved.
+    """
+
+    loader: Any
+    document: Any
+    fork: Any
+
+    async def saved(self, notebook: StoredNotebook) -> bool:
+        """Return whether a file has what the room saved."""
+        content = await asyncio.to_thread(_content, notebook)
+        return _without_trust(await self.fork.aget()) == _without_trust(content)
+
+    async def set_outputs(self, content: Json) -> None:
+        """Set the outputs of the fork's cells: `aset` would replace the cell, and what is typed there."""
+        cells = {cell.get("id"): cell for cell in content["cells"] if cell["cell_type"] == "code"}
+        for index, cell in enumerate(self.fork.ycells):
+            new = cells.get(cell["id"])
+            if new is not None and new["outputs"] != self.fork.get_cell(index).get("outputs"):
+                outputs = self.fork.create_ycell(new).prelim["outputs"].prelim
+                cell["outputs"].clear()
+                cell["outputs"].extend(outputs)
+            await asyncio.sleep(0)
+
 
 class Rooms:
     """jupyter-collaboration's rooms, for a notebook that is written as a file while a room still has it.
 
     A room reads what others wrote to its file within a second, and replaces what it has by that. What people
-    typed since its last save would be lost, and so would what a page typed offline and brings meanwhile.
+    typed since its last save would be lost, and so would what a page typed offline and brings at that moment.
+    So a room saves before a write, and merges the write with what people change.
 
     Args:
         contents_manager: Jupyter's contents manager.
@@ -64,28 +100,61 @@ class Rooms:
     def __init__(self, contents_manager: Any) -> None:
         self._manager = contents_manager
 
-    async def save(self, path: str) -> None:
-        """Have a notebook's room save what is not in the file: call this before a write."""
+    @asynccontextmanager
+    async def writing(self, path: str, load: Load) -> AsyncGenerator[Written]:
+        """Have a notebook's room save, and keep it from the file during a write.
+
+        Args:
+            path: The notebook's path.
+            load: Reads the file.
+
+        Yields:
+            A function to call with the notebook before the write, after it.
+        """
+        room: _Room | None = None
         try:
-            if (loader := self._loader(path)) is None:
-                return
-            # Of what others wrote and what it has, a room keeps the file.
-            await loader.maybe_notify()
-            document = await self._collaboration.get_document(
-                path=path, content_type="notebook", file_format="json", copy=False
-            )
-            if document is None:
-                return
-            content = await document.aget()
-            stored = await ensure_async(self._manager.get(path, content=True, type="notebook"))
-            if _without_trust(content) != _without_trust(stored["content"]):
-                model = {"type": "notebook", "format": "json", "content": content}
-                await loader.maybe_save_content(model)
+            room = await self._saved_room(path, load)
         except Exception:  # noqa: BLE001 - the notebook is written all the same
             _log.exception("The room of %s was not saved", path)
+        async with getattr(room and room.loader, "_lock", nullcontext()):
+            yield partial(self._merge, path, room)
+        await self.read(path)
+
+    async def _saved_room(self, path: str, load: Load) -> _Room | None:
+        """Return the room of a notebook, which has saved what was not in the file."""
+        if (loader := self._loader(path)) is None:
+            return None
+        # Of what others wrote and what it has, a room keeps the file.
+        await loader.maybe_notify()
+        kind = {"path": path, "content_type": "notebook", "file_format": "json"}
+        document = await self._collaboration.get_document(**kind, copy=False)
+        fork = await self._collaboration.get_document(**kind, copy=True)
+        if document is None or fork is None:
+            return None
+        room = _Room(loader, document, fork)
+        if not await room.saved(await load(path)):
+            content = await fork.aget()
+            await loader.maybe_save_content(
+                {"type": "notebook", "format": "json", "content": content}
+            )
+        return room
+
+    async def _merge(self, path: str, room: _Room | None, before: StoredNotebook) -> None:
+        try:
+            if room is None or not await room.saved(before):
+                return
+            model = await ensure_async(self._manager.get(path, content=True, type="notebook"))
+            await room.set_outputs(model["content"])
+            await room.fork.aset(model["content"])
+            # It does not read what it gets here.
+            room.loader.last_modified = model["last_modified"]
+            update = room.fork.ydoc.get_update(room.document.ydoc.get_state())
+            room.document.ydoc.apply_update(update)
+        except Exception:  # noqa: BLE001 - the notebook is written all the same
+            _log.exception("The room of %s did not get a change", path)
 
     async def read(self, path: str) -> None:
-        """Have a notebook's room read the file: call this after a write."""
+        """Have a notebook's room read the file where it differs from what the room knows of."""
         try:
             if (loader := self._loader(path)) is not None:
                 await loader.maybe_notify()
@@ -267,12 +336,12 @@ class ManagedNotebook(NotebookText):
 
     async def rewrite(self, path: str, make: Make) -> StoredNotebook:
         """See `NotebookText.rewrite`."""
-        await self._rooms.save(path)
-        async with self._lock:
+        async with self._rooms.writing(path, self.load) as written, self._lock:
             for _ in range(_TRIES):
                 before = await self._load(path)
                 after = await asyncio.to_thread(make, before)
                 if after is before or await self._save(path, after):
+                    await written(before)
                     # As it was saved: a later read may contain others' changes.
                     return after
         raise SaveFailed(f"{path} cannot be saved: other programs keep writing it.")
@@ -285,7 +354,6 @@ class ManagedNotebook(NotebookText):
                 return False
             model: Json = {"type": "notebook", "format": "json", "content": content}
             await ensure_async(self._manager.save(model, path))
-        await self._rooms.read(path)
         self._known = None
         return True
 

@@ -389,13 +389,23 @@ class NotebookFile(NotebookText):
 
     async def rewrite(self, path: str, make: Make) -> StoredNotebook:
         """See `NotebookText.rewrite`."""
-        if self._hooks is not None:
-            await self._hooks.rooms.save(path)
+        if self._hooks is None:
+            return (await self._rewrite(path, make))[1]
+        async with self._hooks.rooms.writing(path, self.load) as written:
+            before, after = await self._rewrite(path, make)
+            if after is not before:
+                await written(before)
+        if after is not before:
+            await self._hooks.saved(path, self.folder.path / self.name)
+        return after
+
+    async def _rewrite(self, path: str, make: Make) -> tuple[StoredNotebook, StoredNotebook]:
+        """Return the notebook before and after the change."""
         for _ in range(_TRIES):
             version, before = await self._load(path)
             after = await asyncio.to_thread(make, before)
             if after is before:
-                return before
+                return before, before
             if self._hooks is not None:
                 after = await self._hooks.pre_save(path, after)
             try:
@@ -404,9 +414,7 @@ class NotebookFile(NotebookText):
             except FileChanged:
                 continue
             self._known = version, after
-            if self._hooks is not None:
-                await self._hooks.saved(path, self.folder.path / self.name)
-            return after
+            return before, after
         raise SaveFailed(f"{path} cannot be saved: other programs keep writing it.")
 
 
