@@ -24,6 +24,13 @@ c.ServerApp.jpserver_extensions = {"tk_ai_extension": True, "jupyter_server_nbmo
 """
 PAGES = ("jupyterlab", "jupyter_lsp", "notebook", "notebook_shim")
 """The extensions with the pages that people open: half of a server's start."""
+WITHOUT_NODE = """
+c.LanguageServerManager.autodetect = False
+import jupyterlab.commands
+jupyterlab.commands._yarn_config = lambda logger: {"yarn config": {}}
+jupyterlab.commands._node_check = lambda logger: None
+"""
+"""A third of the start of JupyterLab: it asks node for language servers, a registry and its version."""
 WITHOUT_PAGES = f"c.ServerApp.jpserver_extensions.update(dict.fromkeys({PAGES}, False))\n"
 
 
@@ -123,8 +130,9 @@ async def servers(folder: Path, *, pages: bool = False) -> AsyncGenerator[StartS
         root = home / "root"
         for made in (root, home / "config", home / "data"):
             made.mkdir(parents=True, exist_ok=True)
+        extensions = WITHOUT_NODE if pages else WITHOUT_PAGES
         (home / "config" / "jupyter_server_config.py").write_text(
-            f"{ENABLED}{WITHOUT_PAGES * (not pages)}c.IdentityProvider.token = {token!r}\n{config}"
+            f"{ENABLED}{extensions}c.IdentityProvider.token = {token!r}\n{config}"
         )
         env = {
             **os.environ,
