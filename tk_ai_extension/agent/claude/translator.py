@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.backend import (
-    COMPACTING,
-    OWN_CALL,
     AgentEvent,
     Checkpoint,
     TurnEnded,
@@ -81,8 +79,6 @@ class Translator:
                         tool = block.name.removeprefix(PREFIX).removeprefix("mcp__")
                         self._called[block.id] = tool
                         yield ToolCalled(block.id, tool, dict(block.input))
-                        if tool == block.name.removeprefix("mcp__"):
-                            yield Working(OWN_CALL)
             case sdk.UserMessage(content=list(blocks)):
                 self._position = message.uuid or self._position
                 for block in blocks:
@@ -179,8 +175,6 @@ def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
         for server in data.get("mcp_servers") or ():
             if server.get("status") == "failed":
                 yield Noticed(f"The MCP server {server.get('name')} did not start.")
-    elif subtype == "status" and data.get("status") == "compacting":
-        yield Working(COMPACTING)
     elif subtype == "api_retry":
         status = data.get("error_status")
         yield Retried(
