@@ -35,13 +35,6 @@ STOP_TIMEOUT = 5.0
 """Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
 
 
-OWN_CALL = 86_400.0
-"""Additional seconds for an agent while a call of its own is running: it may take as long as it needs."""
-
-COMPACTING = 600.0
-"""Additional seconds for an agent to compact its history, during which it reports nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class TextBlock:
     """Text in a message to an agent."""
@@ -69,13 +62,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """The agent is working and has nothing to show; restarts the idle timeout.
-
-    Attributes:
-        seconds: How much longer than usual it may have nothing to show from now on.
-    """
-
-    seconds: float = 0.0
+    """The agent is working and has nothing to show; restarts the timeout of silence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from tk_ai_extension.agent.events import (
     End,
     Failed,
     Noticed,
-    Retried,
     Sent,
 )
 from tk_ai_extension.agent.requests import Message, shown
@@ -77,7 +76,7 @@ class AgentCatalog(Protocol):
 class ChatSettings:
     """Settings of chats; see the app's traits."""
 
-    silence: float = 120.0
+    silence: float = 300.0
     idle: float = 900.0
     max_live: int = 16
 
@@ -391,9 +390,8 @@ class LiveChat:
         Raises:
             AgentDied, ModelFailed.
         """
-        more = 0.0
         while True:
-            event = await self._within(turn, agent.receive(), more)
+            event = await self._within(turn, agent.receive())
             match event:
                 case TurnEnded():
                     return event
@@ -403,23 +401,19 @@ class LiveChat:
                     pass
                 case _:
                     turn.receive(event)
-            more = event.seconds if isinstance(event, Retried | Working) else 0.0
 
-    async def _within(self, turn: Turn, work: Coroutine[Any, Any, T], more: float = 0.0) -> T:
+    async def _within(self, turn: Turn, work: Coroutine[Any, Any, T]) -> T:
         """Await something from the agent. While a call is running, there is no limit.
 
         Raises:
             ModelFailed: Nothing happened within the limit of silence.
         """
-        limit = self._services.settings.silence + more
+        limit = self._services.settings.silence
         task = asyncio.ensure_future(work)
-        left = limit
         try:
-            while not (await asyncio.wait((task,), timeout=left))[0]:
-                left = limit
-                if not turn.is_calling:
-                    left -= asyncio.get_running_loop().time() - turn.active
-                if left <= 0:
+            while not (await asyncio.wait((task,), timeout=limit))[0]:
+                silent = asyncio.get_running_loop().time() - turn.active
+                if not turn.is_calling and silent >= limit:
                     raise ModelFailed(
                         f"The model sent nothing for {limit:.0f} s.",
                         hint="Send the message again, or increase TkAIExtensionApp.chat_silence.",

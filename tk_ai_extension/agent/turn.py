@@ -101,13 +101,20 @@ class _Call:
         tool: The tool's name.
         reported: Set when the call was published.
         is_ours: Whether its result is published here, and not by the agent.
+        is_refused: Whether the agent may not carry it out.
         has_result: Whether its result was published.
     """
 
     tool: str
     reported: asyncio.Event = field(default_factory=asyncio.Event)
     is_ours: bool = False
+    is_refused: bool = False
     has_result: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was reported and has no result yet."""
+        return self.reported.is_set() and not self.has_result
 
 
 @dataclass
@@ -154,8 +161,9 @@ class Turn:
 
     @property
     def is_calling(self) -> bool:
-        """Whether a call is running."""
-        return bool(self._running)
+        """Whether a call is running, here or in the agent."""
+        open_calls = (call.is_open and not call.is_refused for call in self._calls.values())
+        return bool(self._running) or any(open_calls)
 
     def stop(self, why: str) -> None:
         """Mark the turn as stopped; running calls return the reason, a sentence."""
@@ -190,7 +198,7 @@ class Turn:
         if isinstance(what, Done):
             # An agent that was closed does not report the end of its own calls.
             for call, known in self._calls.items():
-                if known.reported.is_set() and not known.has_result:
+                if known.is_open:
                     self._publish_stopped(call, known.tool, time.monotonic())
         self.log.add(self.id, what)
         match what:
@@ -279,6 +287,7 @@ class Turn:
                 scope=action.scope,
             )
         except (PermissionDenied, PermissionRequired) as refusal:
+            self._known(action.call, action.tool).is_refused = True
             await workspace.journal.record(
                 self.caller,
                 notebook,

@@ -146,7 +146,7 @@ class ExtensionSettings(HasTraits):
     ).tag(config=True)
 
     chat_silence = Float(
-        120.0,
+        300.0,
         help="Timeout of a turn in which the model sends nothing and no call is running, in seconds.",
     ).tag(config=True)
 

@@ -34,7 +34,6 @@ from tk_ai_extension.agent.acp.process import AgentProcess
 from tk_ai_extension.agent.acp.tool_socket import ToolSocket
 from tk_ai_extension.agent.acp.translator import Translator
 from tk_ai_extension.agent.backend import (
-    OWN_CALL,
     STOP_TIMEOUT,
     AgentEvent,
     Checkpoint,
@@ -403,9 +402,6 @@ class AcpSession:
             return
         for event in events:
             self._events.put_nowait(event)
-        if turn.translator.is_running:
-            # The last event decides how long the agent may be silent.
-            self._events.put_nowait(Working(OWN_CALL))
 
     # -- messages of the agent
 

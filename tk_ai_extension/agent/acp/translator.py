@@ -55,12 +55,6 @@ class Translator:
         self.cost = cost
         """The cost of the session, as last reported."""
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a call of the agent's own has begun and has not ended, as far as is reported."""
-        calls = self._calls.values()
-        return any(each.is_shown and not (each.is_refused or each.has_ended) for each in calls)
-
     def report(self, update: ToolCallStart | ToolCallUpdate) -> ReportedCall:
         """Return a call with what an update, or the request for its permission, says of it."""
         new = ReportedCall(ToolCallUpdate(tool_call_id=update.tool_call_id))
