@@ -631,16 +631,17 @@ export interface UndoneChanges {
 export interface UndoneTurn {
   notebooks: readonly TakenBack[];
 }
-/** Usage of the turn: its tokens and their cost. */
+/** Usage of the turn. */
 export interface UsedEvent extends EventHead {
   kind: 'usage';
   input_tokens: number;
   output_tokens: number;
   cache_read_tokens: number;
   cache_write_tokens: number;
-  /** Cost of the turn by the model's prices; None if unknown. */
-  cost_usd: number | null;
-  /** Cost of Claude's session up to the end of the turn, as its process reports it. */
+  /**
+   * Cost of the agent's session up to the end of the turn, in US dollars, as the agent reports it;
+   * None if unknown.
+   */
   session_cost_usd: number | null;
   /** Duration from the message to the end. */
   seconds: number;

@@ -88,7 +88,7 @@ export function SendButtons({ panel }: IProps): JSX.Element {
   );
 }
 
-/** Tokens and cost of the chat, which open to those of the last answer; nothing before it. */
+/** Tokens and cost of the chat, which open to the tokens of the last answer; nothing before it. */
 function Figures({ turns }: { turns: readonly ITurn[] }): JSX.Element | null {
   const { trans } = useServices();
   const { tokens: spent, cost } = total({ turns });
@@ -97,26 +97,22 @@ function Figures({ turns }: { turns: readonly ITurn[] }): JSX.Element | null {
     return null;
   }
   const input = last.input_tokens + last.cache_read_tokens + last.cache_write_tokens;
-  const figures = (parts: string[], price: number | null): string =>
-    [...parts, ...(price === null ? [] : [dollars(price)])].join(' · ');
+  const price = cost === null ? [] : [dollars(cost)];
   return (
     <details className="tk-Figures">
       <summary title={trans.__('Tokens and cost')}>
-        {figures([trans.__('%1 tokens', tokens(spent))], cost)}
+        {[trans.__('%1 tokens', tokens(spent)), ...price].join(' · ')}
       </summary>
       <div className="tk-Figures-box">
         <dl>
           <div>
             <dt>{trans.__('Last answer')}</dt>
             <dd>
-              {figures(
-                [
-                  trans.__('%1 in', tokens(input)),
-                  trans.__('%1 out', tokens(last.output_tokens)),
-                  duration(last.seconds)
-                ],
-                last.cost_usd
-              )}
+              {[
+                trans.__('%1 in', tokens(input)),
+                trans.__('%1 out', tokens(last.output_tokens)),
+                duration(last.seconds)
+              ].join(' · ')}
             </dd>
           </div>
         </dl>

@@ -6,6 +6,6 @@ test('the figures are there from the first answer on', async () => {
   const stage = new Stage();
   await stage.say('Hello');
   expect(figures()).toBeUndefined();
-  await stage.happens({ ...USAGE, cost_usd: 0.5 }, { kind: 'done', end: 'done', text: '' });
+  await stage.happens({ ...USAGE, session_cost_usd: 0.5 }, { kind: 'done', end: 'done', text: '' });
   expect(figures()).toMatch(/tokens · \$0.50Last answer/);
 });

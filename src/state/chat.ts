@@ -128,7 +128,7 @@ export function changesByCell(turn: ITurn): Map<string, CellChangedEvent[]> {
   return found;
 }
 
-/** Return the tokens and the cost in dollars of all turns. */
+/** Return the tokens of all turns, and the cost of the agent's session in dollars. */
 export function total(state: Pick<IChatState, 'turns'>): { tokens: number; cost: number | null } {
   let tokens = 0;
   let cost: number | null = null;
@@ -139,7 +139,7 @@ export function total(state: Pick<IChatState, 'turns'>): { tokens: number; cost:
         usage.output_tokens +
         usage.cache_read_tokens +
         usage.cache_write_tokens;
-      cost = usage.cost_usd === null ? cost : (cost ?? 0) + usage.cost_usd;
+      cost = usage.session_cost_usd ?? cost;
     }
   }
   return { tokens, cost };

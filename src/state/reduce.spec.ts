@@ -51,8 +51,7 @@ const STORY = story(
     output_tokens: 5,
     cache_read_tokens: 2,
     cache_write_tokens: 3,
-    cost_usd: 0.5,
-    session_cost_usd: null,
+    session_cost_usd: 0.5,
     seconds: 2,
     requests: 2
   },

@@ -83,7 +83,6 @@ export const USAGE = {
   output_tokens: 1,
   cache_read_tokens: 0,
   cache_write_tokens: 0,
-  cost_usd: null,
   session_cost_usd: null,
   seconds: 1,
   requests: 1

@@ -252,11 +252,11 @@ class TodoListed:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Usage of the turn: its tokens and their cost.
+    """Usage of the turn.
 
     Attributes:
-        cost_usd: Cost of the turn by the model's prices; None if unknown.
-        session_cost_usd: Cost of Claude's session up to the end of the turn, as its process reports it.
+        session_cost_usd: Cost of the agent's session up to the end of the turn, in US dollars, as the
+            agent reports it; None if unknown.
         seconds: Duration from the message to the end.
         requests: Number of requests to the model.
     """
@@ -267,7 +267,6 @@ class Used:
     output_tokens: int
     cache_read_tokens: int
     cache_write_tokens: int
-    cost_usd: float | None
     session_cost_usd: float | None
     seconds: float
     requests: int

@@ -147,13 +147,11 @@ class History:
         position: Last entry to resume, of a `Checkpoint`; None for all. With a position, later
             entries are forgotten.
         is_lost: Whether turns that were answered are not in it.
-        cost: Cost of the session in US dollars; None if unknown.
     """
 
     session: str | None = None
     position: str | None = None
     is_lost: bool = False
-    cost: float | None = 0.0
 
 
 class ChatStore:
@@ -264,20 +262,10 @@ class ChatStore:
                 holds_replaced = holds_replaced or progress > 0
             elif session is not None and (position is not None or not holds_replaced):
                 end = position if holds_replaced else None
-                cost = await self._cost(chat_id)
-                return History(session, end, is_lost and holds_replaced, cost)
+                return History(session, end, is_lost and holds_replaced)
             else:
                 is_lost = is_lost or progress == 2
         return History(is_lost=is_lost and holds_replaced)
-
-    async def _cost(self, chat_id: str) -> float | None:
-        """Return the cost of the agent's session so far, in US dollars; None if it is unknown."""
-        rows = await self._rows(
-            "SELECT json_extract(data, '$.session_cost_usd') FROM events"
-            " WHERE chat = ? AND kind = 'usage' ORDER BY id DESC LIMIT 1",
-            chat_id,
-        )
-        return rows[0][0] if rows else None
 
     async def sessions(self, chat: Chat) -> set[str]:
         """Return all sessions of agents with history of a chat."""

@@ -282,7 +282,7 @@ class TurnAnswer(TypedDict):
         text: Claude's final text.
         changes: Changed cells with their diffs.
         plan: Whether the text is a pending plan.
-        usage: Tokens, cost in dollars, seconds.
+        usage: Tokens, seconds, and the cost of the chat's session in dollars.
         last_event: Number of the turn's last event.
     """
 

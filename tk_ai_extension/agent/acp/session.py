@@ -119,7 +119,6 @@ class AcpSession:
         self._model = config.model
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: _Turn | None = None
-        self._cost = config.history.cost
         self._prompting: asyncio.Task[None] | None = None
         self._tools = ToolSocket(build_tool_server(config.registry, self.call_tool), process.pid)
         self._connection = Connection(self._handle, process.writer, process.reader)
@@ -287,7 +286,7 @@ class AcpSession:
         if self._prelude:
             blocks.insert(0, {"type": "text", "text": self._prelude})
             self._prelude = ""
-        translator = Translator(self._config.tool_arguments, self._cost)
+        translator = Translator(self._config.tool_arguments)
         self._turn = _Turn(translator)
         self._events.put_nowait(self._position)
         self._prompting = asyncio.create_task(
@@ -374,7 +373,6 @@ class AcpSession:
                 f"{self._title} ended the turn in another form than the protocol's."
             )
         self._turn = None
-        self._cost = turn.translator.cost
         used = turn.translator.used(usage)
         for event in (*turn.translator.end(), used, self._position):
             if event is not None:

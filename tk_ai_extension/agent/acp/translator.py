@@ -40,10 +40,9 @@ class Translator:
 
     Args:
         tools: The names of our tools, and of the arguments of each.
-        cost: The cost of the session before the turn in US dollars; None if unknown.
     """
 
-    def __init__(self, tools: ToolArguments, cost: float | None) -> None:
+    def __init__(self, tools: ToolArguments) -> None:
         self._tools = tools
         self._calls: dict[str, ReportedCall] = {}
         self._began = time.monotonic()
@@ -51,9 +50,8 @@ class Translator:
         self._block = -1
         self._length = 0
         self._total = 0
-        self._before = cost
-        self.cost = cost
-        """The cost of the session, as last reported."""
+        # The cost of the session, if it was reported in this turn.
+        self._cost: float | None = None
 
     def report(self, update: ToolCallStart | ToolCallUpdate) -> ReportedCall:
         """Return a call with what an update, or the request for its permission, says of it."""
@@ -79,7 +77,7 @@ class Translator:
                 yield from self._call(self.report(update))
             case UsageUpdate(cost=cost):
                 if cost is not None and cost.currency == "USD":
-                    self.cost = cost.amount
+                    self._cost = cost.amount
                 yield Working()
             case _:
                 yield Working()
@@ -110,19 +108,15 @@ class Translator:
         Args:
             usage: What the response to the prompt says; None without it.
         """
-        if usage is None and self.cost == self._before:
+        if usage is None and self._cost is None:
             return None
         tokens = usage or Usage(total_tokens=0, input_tokens=0, output_tokens=0)
-        cost = None
-        if self.cost is not None and self._before is not None:
-            cost = round(max(self.cost - self._before, 0.0), 9)
         return Used(
             input_tokens=tokens.input_tokens,
             output_tokens=tokens.output_tokens + (tokens.thought_tokens or 0),
             cache_read_tokens=tokens.cached_read_tokens or 0,
             cache_write_tokens=tokens.cached_write_tokens or 0,
-            cost_usd=cost,
-            session_cost_usd=self.cost,
+            session_cost_usd=self._cost,
             seconds=round(time.monotonic() - self._began, 3),
             requests=0,
         )

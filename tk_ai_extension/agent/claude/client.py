@@ -134,7 +134,7 @@ class ClaudeSession:
         self._client = client
         self._model = config.model
         self._redact = redact
-        self._translator = Translator(redact, config.history.cost or 0.0)
+        self._translator = Translator(redact)
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
         self._ended = "Claude's process has ended."
@@ -147,7 +147,7 @@ class ClaudeSession:
 
     async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
         """Begin a turn."""
-        self._translator = Translator(self._redact, self._translator.spent)
+        self._translator = Translator(self._redact)
         try:
             if model != self._model:
                 await self._client.set_model(model)

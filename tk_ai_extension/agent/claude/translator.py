@@ -38,13 +38,10 @@ class Translator:
 
     Args:
         redact: Removes secrets from a text: an API may repeat the key that it refuses.
-        spent: Cost of the session before the turn, in US dollars.
     """
 
-    def __init__(self, redact: Callable[[str], str], spent: float) -> None:
+    def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
-        self.spent = spent
-        """Cost of the session in US dollars, as last reported."""
         self.interrupted = False
         """Whether the turn was interrupted."""
         self.refused: ToolError | None = None
@@ -88,7 +85,7 @@ class Translator:
                 # The CLI's own words about a command, which end its entries in the history.
                 self._position = message.uuid or self._position
             case sdk.ResultMessage():
-                yield self._used(message)
+                yield _used(message)
                 yield Checkpoint(message.session_id, self._position)
                 yield TurnEnded(self.refused or failure(message, self._redact))
             case sdk.SystemMessage(subtype="compact_boundary"):
@@ -99,29 +96,6 @@ class Translator:
                 yield from _system(message.subtype, message.data)
             case _:
                 pass
-
-    def _used(self, result: ResultMessage) -> Used:
-        """Return the usage of the turn that ends with this result.
-
-        ``total_cost_usd`` of a result covers the session, ``usage`` the turn. A process that resumes a
-        session may begin its total again at 0.
-        """
-        usage = result.usage or {}
-        total, before = result.total_cost_usd, self.spent
-        cost = None
-        if total is not None:
-            self.spent = total
-            cost = round(total - before if before <= total else total, 9)
-        return Used(
-            input_tokens=int(usage.get("input_tokens") or 0),
-            output_tokens=int(usage.get("output_tokens") or 0),
-            cache_read_tokens=int(usage.get("cache_read_input_tokens") or 0),
-            cache_write_tokens=int(usage.get("cache_creation_input_tokens") or 0),
-            cost_usd=cost,
-            session_cost_usd=total,
-            seconds=round(result.duration_ms / 1000, 3),
-            requests=result.num_turns,
-        )
 
     def _streamed(self, event: Mapping[str, Any]) -> Iterator[AgentEvent]:
         match event.get("type"):
@@ -167,6 +141,20 @@ class Translator:
             text=text,
             structured={"error": error} if block.is_error else {},
         )
+
+
+def _used(result: ResultMessage) -> Used:
+    """Return the usage of the turn that ends with this result; its cost covers the session."""
+    usage = result.usage or {}
+    return Used(
+        input_tokens=int(usage.get("input_tokens") or 0),
+        output_tokens=int(usage.get("output_tokens") or 0),
+        cache_read_tokens=int(usage.get("cache_read_input_tokens") or 0),
+        cache_write_tokens=int(usage.get("cache_creation_input_tokens") or 0),
+        session_cost_usd=result.total_cost_usd,
+        seconds=round(result.duration_ms / 1000, 3),
+        requests=result.num_turns,
+    )
 
 
 def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
