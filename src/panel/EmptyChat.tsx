@@ -24,7 +24,6 @@ export function EmptyChat(): JSX.Element {
         <>
           <p>{trans.__('No model is connected yet. A short tour shows what Claude can do.')}</p>
           <div className="tk-Start-buttons">
-            {/* The tour's keyword: not translated. */}
             <Button primary onClick={() => void controller.ask('start')}>
               {trans.__('Take the tour')}
             </Button>

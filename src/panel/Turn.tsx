@@ -23,7 +23,7 @@ interface IProps {
 export const Turn = memo(function Turn(props: IProps): JSX.Element {
   const { turn, chat } = props;
   const { controller, trans } = useServices();
-  const continueText = useContinueText();
+  const continueText = trans.__('Continue.');
   const agent = useSelector(({ models }) => models?.agents?.[turn.model.replace(/:.*/, '')]);
   return (
     <div
@@ -132,14 +132,6 @@ function Doing({ turn }: { turn: ITurn }): JSX.Element {
       {doing(turn, trans)}
     </div>
   );
-}
-
-/** Return the message that asks Claude to continue. */
-function useContinueText(): string {
-  const { trans } = useServices();
-  const tour = useSelector(state => state.models?.provider === 'tour');
-  // The tour's keyword: not translated.
-  return tour ? 'continue' : trans.__('Continue.');
 }
 
 /** Return a stable key of an item, so that an open card stays open. */

@@ -16,7 +16,7 @@ from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.tour import read_script
 
 SCRIPT = read_script()
-TITLE_CELL = SCRIPT["steps"][0]["arguments"]["source"]
+TITLE_CELL = SCRIPT["steps"][1]["arguments"]["source"]
 FIXED_CELL = SCRIPT["steps"][-1]["fix"][0]["arguments"]["source"]
 
 

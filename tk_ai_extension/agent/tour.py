@@ -7,7 +7,6 @@ history.
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 import tomllib
 from collections.abc import Coroutine, Sequence
@@ -18,15 +17,6 @@ from tk_ai_extension.agent.events import TextDelta, ToolCalled
 from tk_ai_extension.model.errors import InternalError
 from tk_ai_extension.model.json_values import Json
 
-_MODE = re.compile(r"Permission mode: (\w+)")
-_CONNECT = re.compile(
-    r"\b(connect\w*|keys?|models?|tokens?|ollama|litellm|bedrock|vertex|anthropic|provider\w*|api)\b",
-    re.IGNORECASE,
-)
-_START = re.compile(
-    r"\b(start|go|begin|tour|yes|ok|okay|sure|please|show|plot|run|next|continue|again|approved)\b",
-    re.IGNORECASE,
-)
 _REFUSALS = frozenset({"permission_denied", "permission_required"})
 
 
@@ -75,10 +65,6 @@ class TaskSession:
         self.events.put_nowait(TurnEnded(failed))
 
 
-class _Ended(Exception):
-    """The tour ends early; the message is the name of its last text."""
-
-
 class TourSession(TaskSession):
     """`AgentSession` of the tour in one chat.
 
@@ -89,73 +75,53 @@ class TourSession(TaskSession):
     def __init__(self, call: ToolCall) -> None:
         super().__init__()
         self._call = call
-        self._is_first = True
-        # Of the running turn: the number of its texts, and what the first one begins with.
+        # The number of texts of the running turn.
         self._texts = 0
-        self._heading = ""
 
     async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
         """Begin a turn."""
         del model
         seen, *_, message = [block.text for block in content if isinstance(block, TextBlock)]
-        self._texts = 0
         self.begin(self._answer(seen, message))
 
     async def _answer(self, seen: str, message: str) -> None:
         script = await asyncio.to_thread(read_script)
-        self._heading = f"{script['label']} "
-        is_first, self._is_first = self._is_first, False
-        if is_first:
-            self._heading += f"{script['intro']}\n\n"
-        try:
-            last = await self._carry_out(script, seen, message, is_first=is_first)
-        except _Ended as ended:
-            last = str(ended)
+        self._texts = 0
+        self._say(script["intro"])
+        if "connect" in message.lower():
+            last = "connect"
+        elif "Permission mode: plan" in seen:
+            last = "plan"
+        else:
+            begin = [] if "\nNotebook " in seen else [script["create"]]
+            last = await self._carry_out([*begin, *script["steps"]])
         self._say(script[last])
 
-    async def _carry_out(self, script: Json, seen: str, message: str, *, is_first: bool) -> str:
-        """Carry out a message, and return the name of the final text."""
-        mode = _MODE.search(seen)
-        has_notebook = "\nNotebook " in seen
-        begins = is_first and mode is not None and mode[1] == "auto"
-        if _CONNECT.search(message) and not begins:
-            return "connect"
-        if not begins and not _START.search(message):
-            return "menu"
-        plans = mode is not None and mode[1] == "plan"
-        if not has_notebook and not plans:
-            await self._make(script["create"])
-        if has_notebook or not plans:
-            await self._make(script["read"])
-        if plans:
-            return "plan"
-        for step in script["steps"]:
-            if (failed := await self._make(step)) is not None:
-                for fix in step["fix"]:
-                    await self._make(fix, cell=failed)
-        return "end"
+    async def _carry_out(self, steps: Sequence[Json], cell: str | None = None) -> str:
+        """Announce and make calls, and return the name of the final text.
 
-    async def _make(self, step: Json, **more: str) -> str | None:
-        """Announce and make a call; return the key of a cell whose code fails, if the step has a fix.
-
-        Raises:
-            _Ended: The call was denied, or failed for another reason.
+        Args:
+            steps: The calls. If the code of one fails, those in its `fix` are made.
+            cell: The cell that they fix.
         """
-        self._say(step["say"])
-        call, tool = f"tour-{secrets.token_hex(8)}", step["tool"]
-        arguments = {**step.get("arguments", {}), **more}
-        self.events.put_nowait(ToolCalled(call, tool, arguments))
-        result = await self._call(call, tool, arguments)
-        if not result.is_error:
-            return None
-        answer: Json = result.structured_content or {}
-        error = answer.get("error")
-        if error is None and "fix" in step:
-            return str(answer["runs"][0]["cell"])
-        raise _Ended("refused" if error is not None and error["code"] in _REFUSALS else "broken")
+        for step in steps:
+            self._say(step["say"])
+            call, tool = f"tour-{secrets.token_hex(8)}", step["tool"]
+            arguments = {**step.get("arguments", {}), **({"cell": cell} if cell else {})}
+            self.events.put_nowait(ToolCalled(call, tool, arguments))
+            result = await self._call(call, tool, arguments)
+            answer: Json = result.structured_content or {}
+            error, last = answer.get("error"), "end"
+            if error is not None:
+                last = "refused" if error["code"] in _REFUSALS else "broken"
+            elif result.is_error:
+                failed = str(answer["runs"][0]["cell"])
+                last = await self._carry_out(step["fix"], failed) if "fix" in step else "broken"
+            if last != "end":
+                return last
+        return "end"
 
     def _say(self, text: str) -> None:
         """Write a text block."""
-        heading, self._heading = self._heading, ""
-        self.events.put_nowait(TextDelta(self._texts, 0, heading + text))
+        self.events.put_nowait(TextDelta(self._texts, 0, text))
         self._texts += 1
