@@ -10,7 +10,6 @@ from tests.agent.conftest import USER, Talk, talk_with, until
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.agent import chat as chat_module
-from tk_ai_extension.agent import store
 from tk_ai_extension.model.errors import LimitReached
 
 pytestmark = pytest.mark.proves("threat:exhaustion")
@@ -40,14 +39,3 @@ async def test_so_many_messages_wait_in_a_chat(
     await echoing.send("And?", chat=first.chat)
     with pytest.raises(LimitReached):
         await echoing.send("And then?", chat=first.chat)
-
-
-async def test_so_many_chats_of_a_user_are_kept_and_the_oldest_goes(
-    echoing: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "MAX_CHATS", 2)
-    for title in ("One", "Two", "Three"):
-        await echoing.say(title)
-    while len(kept := await echoing.chats.list(USER)) > 2:
-        continue
-    assert [chat.title for chat, _ in kept] == ["Three", "Two"]

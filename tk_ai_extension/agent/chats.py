@@ -22,7 +22,6 @@ from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,
     ChatElsewhere,
-    ChatNotFound,
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
@@ -71,8 +70,6 @@ class Chats:
         self._live: dict[str, LiveChat] = {}
         # Held while a user's new chat is begun.
         self._beginning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        # Old chats that are removed.
-        self._background = BackgroundTasks(logger)
         self._closing: asyncio.Task[None] | None = None
 
     async def send(self, user: str, request: ChatRequest) -> StartedTurn:
@@ -223,7 +220,19 @@ class Chats:
         Raises:
             ChatNotFound, ChatElsewhere.
         """
-        await self._remove(await self.get(user, chat_id))
+        async with self._queueing(user, chat_id) as (chat, live):
+            await self._end_abandoned(live)
+            await live.close("The chat was deleted.")
+            sessions = await self._store.sessions(chat)
+            await self._store.delete(chat.id)
+            self._live.pop(chat.id, None)
+            await live.log.close()
+        for each in sessions:
+            try:
+                await self._services.owner_of(each).forget(each)
+            except (ToolError, OSError) as error:
+                logger.warning("Cannot remove the data of an agent's session: %s", error)
+        self._workspace.forget(_caller_of(chat))
 
     async def standing(self, user: str, chat_id: str) -> builtins.list[Touched]:
         """List the changes of a chat that nobody has undone, newest first.
@@ -299,14 +308,11 @@ class Chats:
         await self._store.create(user, chat_id, title)
         try:
             async with self._queueing(user, chat_id) as (chat, live):
-                begun = await self._send(chat, live, message)
+                return await self._send(chat, live, message)
         except ToolError:
             self._live.pop(chat_id, None)
             await self._store.delete(chat_id)
             raise
-        # The message is being answered, whatever becomes of old chats.
-        self._background.spawn(self._remove_old(user), "Removing old chats")
-        return begun
 
     async def _message(self, user: str, request: ChatRequest) -> Message:
         """Return a message as it is sent to a model, with its notebook.
@@ -499,34 +505,11 @@ class Chats:
         await idle.rest()
         idle.log.trim()
 
-    async def _remove_old(self, user: str) -> None:
-        """Remove a user's least recently used chats over the limit, but none with a turn."""
-        for old in await self._store.over(user):
-            with suppress(ChatElsewhere, ChatNotFound):
-                await self._remove(old, busy=False)
-
-    async def _remove(self, chat: Chat, *, busy: bool = True) -> None:
-        """End a chat and remove all its data; one with a turn only if ``busy``."""
-        async with self._queueing(chat.user, chat.id) as (_, live):
-            if live.busy and not busy:
-                return
-            await self._end_abandoned(live)
-            await live.close("The chat was deleted.")
-            sessions = await self._store.sessions(chat)
-            await self._store.delete(chat.id)
-            self._live.pop(chat.id, None)
-            await live.log.close()
-        for each in sessions:
-            try:
-                await self._services.owner_of(each).forget(each)
-            except (ToolError, OSError) as error:
-                logger.warning("Cannot remove the data of an agent's session: %s", error)
-        self._workspace.forget(_caller_of(chat))
-
     async def _close(self) -> None:
+        closing = BackgroundTasks(logger)
         for live in self._live.values():
-            self._background.spawn(live.close("The server stopped."), "Closing a chat")
-        await self._background.join()
+            closing.spawn(live.close("The server stopped."), "Closing a chat")
+        await closing.join()
         await asyncio.gather(*(live.log.close() for live in self._live.values()))
         self._live.clear()
         await self._store.close()

@@ -32,9 +32,6 @@ from tk_ai_extension.workspace.journal import is_alive, process_of
 
 logger = logging.getLogger(__name__)
 
-MAX_CHATS = 500
-"""Maximum number of chats of one user; the least recently used is deleted first."""
-
 PAGE_BYTES = 2_000_000
 """Approximate size of a page of events, in bytes; a page has at least one event."""
 
@@ -195,10 +192,6 @@ class ChatStore:
         return await self._database.run(
             lambda db: [Chat(*row) for row in db.execute(query, values)]
         )
-
-    async def over(self, user: str) -> builtins.list[Chat]:
-        """List a user's least recently used chats, beyond the limit of their number."""
-        return (await self.list(user))[MAX_CHATS:]
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Rename a chat."""
