@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -310,11 +311,9 @@ class LiveChat:
     async def _has_more(self) -> bool:
         """Wait for a message, until the chat was idle for a while or rests."""
         if not self._waiting:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._services.settings.idle):
                     await self._wake.wait()
-            except TimeoutError:
-                self.log.trim()
         self._wake.clear()
         return bool(self._waiting)
 
@@ -465,8 +464,7 @@ class LiveChat:
             turn.publish(Noticed(notice))
         await self.log.save()
         self._is_outdated = False
-        history = await services.store.history(self.id, turn.id)
-        is_lost = history.is_lost
+        history, is_lost = await services.store.history(self.id, turn.id), False
         if history.session is not None and services.owner_of(history.session) is not backend:
             # The history is another agent's.
             history, is_lost = History(), True

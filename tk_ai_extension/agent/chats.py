@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
@@ -21,7 +21,6 @@ from tk_ai_extension.agent.store import Chat
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,
-    ChatElsewhere,
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
@@ -183,13 +182,10 @@ class Chats:
             turn: Yield only this turn's events, up to its last one.
 
         Raises:
-            ChatNotFound.
+            ChatNotFound, ChatElsewhere.
             InvalidArguments: there is no event of that number yet.
         """
         live = await self._saved(user, chat_id)
-        # While another server is running a turn, what is stored so far.
-        with suppress(ChatElsewhere):
-            await self._end_abandoned(live)
         if not 0 <= after <= live.log.last:
             raise InvalidArguments(
                 f"This chat has no event {after} yet.",
@@ -221,7 +217,6 @@ class Chats:
             ChatNotFound, ChatElsewhere.
         """
         async with self._queueing(user, chat_id) as (chat, live):
-            await self._end_abandoned(live)
             await live.close("The chat was deleted.")
             sessions = await self._store.sessions(chat)
             await self._store.delete(chat.id)
@@ -392,7 +387,6 @@ class Chats:
         """Queue a turn; the caller holds the chat's lock."""
         if self._closing is not None:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")
-        await self._end_abandoned(live)
         await self._make_room(live)
         await self._store.used(chat.id)
         before = live.log.last
@@ -408,7 +402,7 @@ class Chats:
 
         Raises:
             InvalidArguments: the chat has no such turn, or it was already replaced.
-            ChatNotFound, ChatElsewhere, LimitReached.
+            LimitReached.
         """
         turns = await self._store.turns(chat.id)
         if turn not in turns:
@@ -417,7 +411,6 @@ class Chats:
                 hint="Another message may have replaced it: reload the chat.",
             )
         replaced = turns[turns.index(turn) :]
-        await self._end_abandoned(live)
         for each in replaced:
             await live.stop(each)
         taken: list[TakenBack] = []
@@ -454,7 +447,7 @@ class Chats:
         """Hold the lock of one of the user's chats, whose events so far are stored.
 
         Raises:
-            ChatNotFound.
+            ChatNotFound, ChatElsewhere.
         """
         live = await self._saved(user, chat_id)
         async with live.lock:
@@ -467,25 +460,20 @@ class Chats:
 
         Raises:
             ChatNotFound.
+            ChatElsewhere: another server is running a turn in it.
         """
         chat = await self.get(user, chat_id)
         live = self._live.setdefault(chat.id, LiveChat(self._services, chat))
         await live.log.save()
-        if await live.log.catch_up():
+        last, left = await self._store.open(chat.id)
+        if live.log.continue_after(last):
             live.restart_agent()
+            for turn in left:
+                error = AgentDied("The server stopped before this turn had ended.")
+                live.log.add(turn, Failed.of(error))
+                live.log.add(turn, Done("failed"))
+            await live.log.save()
         return live
-
-    async def _end_abandoned(self, live: LiveChat) -> None:
-        """End the turns of a chat that a killed server has left.
-
-        Raises:
-            ChatElsewhere: another server is running a turn in it.
-        """
-        for turn in await self._store.end_abandoned(live.id):
-            live.log.add(
-                turn, Failed.of(AgentDied("The server stopped before this turn had ended."))
-            )
-            live.log.add(turn, Done("failed"))
 
     async def _make_room(self, live: LiveChat) -> None:
         """Close the agent of the chat that was idle the longest, if there are too many.
@@ -503,7 +491,6 @@ class Chats:
                 f"{len(others)} chats are running.", hint="Wait until one ends, or stop one."
             )
         await idle.rest()
-        idle.log.trim()
 
     async def _close(self) -> None:
         closing = BackgroundTasks(logger)

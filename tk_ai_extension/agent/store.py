@@ -1,6 +1,6 @@
 """Each user's chats in SQLite, and the log of a chat's events.
 
-Followers of a log receive an event at once; it is stored a moment later, with text deltas coalesced.
+Followers of a log receive an event as it is stored, at once.
 Several servers of one root share the file; in a chat, one at a time is running turns.
 """
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.agent.events import Event, EventPayload
+from tk_ai_extension.agent.events import Event, EventPayload, TextDelta, ThinkingDelta
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import ToolError
@@ -35,14 +35,11 @@ logger = logging.getLogger(__name__)
 PAGE_BYTES = 2_000_000
 """Approximate size of a page of events, in bytes; a page has at least one event."""
 
-MAX_KEPT = 5_000_000
-"""Maximum size of a chat's events in memory, in characters. Older ones are read from the store; those
-that a full disk kept out of it are lost."""
+MAX_UNSAVED = 2_000
+"""Maximum number of a chat's events in memory; older ones that a full disk kept out of the store are lost."""
 
-DELTAS = 100
-"""Maximum number of text deltas that are coalesced in one write."""
-
-_PIECES = ("text", "thinking")
+DELAY = 0.1
+"""Delay of a piece of text, in seconds; the pieces of that time become one event."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS chats (
@@ -61,7 +58,7 @@ CREATE TABLE IF NOT EXISTS turns (
     -- The id that the sender chose for the message.
     message TEXT,
     notebook TEXT,
-    -- 0: queued, 1: the agent has it, 2: the agent answers.
+    -- 1: the agent has it.
     progress INTEGER NOT NULL DEFAULT 0,
     ended INTEGER NOT NULL DEFAULT 0,
     replaced INTEGER NOT NULL DEFAULT 0,
@@ -105,11 +102,7 @@ FROM events AS e LEFT JOIN turns AS t ON t.chat = e.chat AND t.id = e.turn
 WHERE e.chat = ? AND e.id > ? ORDER BY e.id
 """
 
-_PROGRESS = {
-    "began": "progress = 1",
-    **dict.fromkeys(("text", "thinking", "tool_call"), "progress = 2"),
-    "done": "ended = 1",
-}
+_PROGRESS = {"began": "progress = 1", "done": "ended = 1"}
 
 _BELOW = "(notebook = :old OR substr(notebook, 1, :size) = :old || '/')"
 
@@ -143,12 +136,10 @@ class History:
         session: Session id of a `Checkpoint`; None for no history.
         position: Last entry to resume, of a `Checkpoint`; None for all. With a position, later
             entries are forgotten.
-        is_lost: Whether turns that were answered are not in it.
     """
 
     session: str | None = None
     position: str | None = None
-    is_lost: bool = False
 
 
 class ChatStore:
@@ -208,25 +199,25 @@ class ChatStore:
             "DELETE FROM chats WHERE id = ?", chat_id, failed="The chat was not deleted."
         )
 
-    async def end_abandoned(self, chat_id: str) -> Sequence[str]:
-        """Mark the turns of a chat that a killed server has left as ended, and return them.
+    async def open(self, chat_id: str) -> tuple[int, Sequence[str]]:
+        """Return the number of the last event of a chat, and the turns that a killed server has left.
 
         Raises:
             ChatElsewhere: another server is running a turn in the chat.
         """
 
-        def end(db: sqlite3.Connection) -> Sequence[str]:
-            query = "SELECT server FROM chats WHERE id = ? AND server != ?"
-            row = db.execute(query, (chat_id, self._server)).fetchone()
-            if row is None:
-                return []
-            query = "UPDATE turns SET ended = 1 WHERE chat = ? AND NOT ended RETURNING id"
-            turns = [each[0] for each in db.execute(query, (chat_id,))]
-            if turns and is_alive(row[0].partition("@")[2]):
+        def read(db: sqlite3.Connection) -> tuple[int, Sequence[str]]:
+            query = (
+                "SELECT turns.id, server FROM turns JOIN chats ON chats.id = chat"
+                " WHERE chat = ? AND NOT ended AND server != ?"
+            )
+            left = db.execute(query, (chat_id, self._server)).fetchall()
+            if left and is_alive(left[0][1].partition("@")[2]):
                 raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
-            return turns
+            query = "SELECT coalesce(max(id), 0) FROM events WHERE chat = ?"
+            return db.execute(query, (chat_id,)).fetchone()[0], [turn for turn, _ in left]
 
-        return await self._database.run(end)
+        return await self._database.run(read)
 
     # -- the agent's history
 
@@ -249,16 +240,13 @@ class ChatStore:
             " WHERE chat = ? AND id != ? ORDER BY rowid DESC",
             *(chat_id, turn),
         )
-        holds_replaced = is_lost = False
-        for session, position, progress, is_replaced in rows:
+        holds_replaced = False
+        for session, position, is_known, is_replaced in rows:
             if is_replaced:
-                holds_replaced = holds_replaced or progress > 0
+                holds_replaced = holds_replaced or bool(is_known)
             elif session is not None and (position is not None or not holds_replaced):
-                end = position if holds_replaced else None
-                return History(session, end, is_lost and holds_replaced)
-            else:
-                is_lost = is_lost or progress == 2
-        return History(is_lost=is_lost and holds_replaced)
+                return History(session, position if holds_replaced else None)
+        return History()
 
     async def sessions(self, chat: Chat) -> set[str]:
         """Return all sessions of agents with history of a chat."""
@@ -393,11 +381,6 @@ class ChatStore:
         )
         return rows[0] if rows else None
 
-    async def last(self, chat_id: str) -> int:
-        """Return the number of the last event of a chat; 0 if there is none."""
-        rows = await self._rows("SELECT coalesce(max(id), 0) FROM events WHERE chat = ?", chat_id)
-        return int(rows[0][0])
-
     async def close(self) -> None:
         """Finish running operations and close the file."""
         await self._database.close()
@@ -451,35 +434,30 @@ class ChatLog:
         self._store = store
         self.last = 0
         """Number of the last event."""
-        self._saved = 0
-        # The newest events, as they were published: a follower that is behind places no text twice.
-        self._kept: deque[Event] = deque()
-        self._weight = 0
+        # Text that is not published yet.
+        self._deltas: list[tuple[str, TextDelta | ThinkingDelta]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsaved: deque[Event] = deque(maxlen=MAX_UNSAVED)
         self._saving: asyncio.Task[bool] | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
 
-    async def catch_up(self) -> bool:
+    def continue_after(self, stored: int) -> bool:
         """Continue after the stored events; return whether there were some of another server."""
-        stored = await self._store.last(self._chat_id)
         if stored <= self.last:
             return False
-        self.last = self._saved = stored
-        self.trim()
+        self.last = stored
         self._wake()
         return True
 
     def add(self, turn: str, what: EventPayload) -> None:
-        """Add an event and wake the followers."""
-        self.last += 1
-        event = Event.of(self.last, turn, time.time(), what)
-        self._kept.append(event)
-        self._weight += _weight(event)
-        while self._weight > MAX_KEPT:
-            self._weight -= _weight(self._kept.popleft())
-        if event.kind not in _PIECES or self.last - self._saved >= DELTAS:
-            self._save_soon()
-        self._wake()
+        """Add an event, wake the followers, and begin to store it; text waits for `DELAY`."""
+        if isinstance(what, TextDelta | ThinkingDelta):
+            self._deltas.append((turn, what))
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(DELAY, self._publish)
+        else:
+            self._publish((turn, what))
 
     async def after(self, last: int = 0, *, turn: str | None = None) -> AsyncIterator[Event]:
         """Yield the events after one, then new ones.
@@ -490,49 +468,51 @@ class ChatLog:
                 until the log is closed.
         """
         while True:
-            present, more = self.last, False
-            first = self._kept[0].id if self._kept else self.last + 1
-            found = [event for event in self._kept if event.id > last]
-            if last < first - 1 and not self._is_closed:
-                await self.save()
-                page, more = await self._store.page(self._chat_id, last)
-                found = page or found
+            changed, unsaved, found, more = self._changed, list(self._unsaved), [], False
+            if last < (unsaved[0].id - 1 if unsaved else self.last):
+                found, more = await self._store.page(self._chat_id, last)
+            if not more:
+                stored = found[-1].id if found else last
+                found += [event for event in unsaved if event.id > stored]
             for event in found:
                 last = event.id
                 if turn in (None, event.turn):
                     yield event
                     if turn is not None and event.kind == "done":
                         return
-            if not more:
-                # Events that could not be stored are lost.
-                last = max(last, present)
-            if self.last <= last:
+            if not found:
                 if self._is_closed:
                     return
-                await self._changed.wait()
+                await changed.wait()
 
     async def save(self) -> bool:
         """Store the events so far; return whether all are stored. Others are tried again later."""
-        while self._saved < self.last or self._saving is not None:
+        while self._unsaved or self._saving is not None:
             if not await asyncio.shield(self._save_soon()):
                 return False
         return True
 
-    def trim(self) -> None:
-        """Keep no events in memory that are stored."""
-        if self._saved == self.last:
-            self._kept.clear()
-            self._weight = 0
-
     async def close(self) -> None:
         """End all followers, and store the events for the last time."""
         self._is_closed = True
-        self._wake()
+        self._publish()
         await self.save()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    def _publish(self, *more: tuple[str, EventPayload]) -> None:
+        """Number the text that waits, and more events after it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for turn, what in (*_joined(self._deltas), *more):
+            self.last += 1
+            self._unsaved.append(Event.of(self.last, turn, time.time(), what))
+        self._deltas.clear()
+        self._save_soon()
+        self._wake()
 
     def _save_soon(self) -> asyncio.Task[bool]:
         if self._saving is None:
@@ -541,11 +521,11 @@ class ChatLog:
 
     async def _save(self) -> bool:
         try:
-            while self._saved < self.last:
-                last = self.last
-                unsaved = [event for event in self._kept if event.id > self._saved]
-                await self._store.add(self._chat_id, _joined(unsaved))
-                self._saved = last
+            while self._unsaved:
+                events = list(self._unsaved)
+                await self._store.add(self._chat_id, events)
+                while self._unsaved and self._unsaved[0].id <= events[-1].id:
+                    self._unsaved.popleft()
         except ToolError as error:
             # A full disk must not end the chat.
             logger.warning("Cannot save the events of a chat: %s", error.message)
@@ -556,26 +536,20 @@ class ChatLog:
             self._saving = None
 
 
-def _weight(event: Event) -> int:
-    """Return about the size of an event in characters."""
-    images = sum(len(image["data"]) for image in event.data.get("images", ()))
-    return 200 + len(event.data.get("text", "")) + images
-
-
-def _joined(events: Sequence[Event]) -> list[Event]:
-    """Coalesce consecutive deltas of a block into one event with the last one's number."""
-    found: list[Event] = []
-    for event in events:
+def _joined(
+    deltas: Sequence[tuple[str, TextDelta | ThinkingDelta]],
+) -> builtins.list[tuple[str, EventPayload]]:
+    """Return consecutive deltas of a block as one."""
+    found: list[tuple[str, EventPayload]] = []
+    for turn, delta in deltas:
         before = found[-1] if found else None
         if (
             before is not None
-            and event.kind in _PIECES
-            and (before.kind, before.turn) == (event.kind, event.turn)
-            and before.data["block"] == event.data["block"]
-            and before.data["start"] + len(before.data["text"]) == event.data["start"]
+            and before[0] == turn
+            and isinstance(before[1], type(delta))
+            and before[1].block == delta.block
         ):
-            text = before.data["text"] + event.data["text"]
-            found[-1] = replace(event, data={**before.data, "text": text})
+            found[-1] = turn, replace(before[1], text=before[1].text + delta.text)
         else:
-            found.append(event)
+            found.append((turn, delta))
     return found
