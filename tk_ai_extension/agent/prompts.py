@@ -32,7 +32,10 @@ Origin = Literal["user", "project"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _CALL = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.:-]{0,300})(?:\s+(.*))?", re.DOTALL)
-_FIELD = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]*(.*)")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n((?:.*\n)*?)---[ \t]*(?:\n|\Z)")
+_FIELD = re.compile(
+    r"^([A-Za-z][A-Za-z0-9_-]*):[ \t]*(?:[|>]-?[ \t]*$)?(.*(?:\n[ \t]+.*)*)", re.MULTILINE
+)
 _PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS|([1-9]))(?![A-Za-z0-9_])")
 
 
@@ -54,50 +57,6 @@ class PromptInfo(TypedDict):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt in a file.
-
-    Attributes:
-        info: Its description.
-        text: The text, without the front matter.
-    """
-
-    info: PromptInfo
-    text: str
-
-    def with_arguments(self, arguments: str) -> str:
-        r"""Return the text of a message.
-
-        ``$ARGUMENTS`` stands for all arguments, ``$1`` to ``$9`` for one. Arguments that the text has
-        no place for follow it.
-
-        Raises:
-            LimitReached: The message would be too long.
-
-        >>> info = PromptInfo(name="a", description="", hint="", origin="user", path="")
-        >>> Prompt(info, "Compare $1 with $2.").with_arguments("'a b' $1")
-        'Compare a b with $1.'
-        >>> Prompt(info, "Look.").with_arguments("here")
-        'Look.\n\nARGUMENTS: here'
-        """
-        words = _words(arguments)
-
-        def given(found: re.Match[str]) -> str:
-            number = found[1]
-            return arguments if number is None else "".join(words[int(number) - 1 : int(number)])
-
-        text, places = _PLACEHOLDER.subn(given, self.text)
-        if arguments and not places:
-            text += f"\n\nARGUMENTS: {arguments}"
-        if len(text) > MAX_MESSAGE:
-            raise LimitReached(
-                f"With the prompt /{self.info['name']} the message has more than "
-                f"{MAX_MESSAGE} characters."
-            )
-        return text.strip()
-
-
 @dataclass(frozen=True)
 class PromptFolders:
     """The folders of prompts: ``.claude`` in the root and in the user's home.
@@ -116,7 +75,7 @@ class PromptFolders:
 
     async def list(self, user: str) -> builtins.list[PromptInfo]:
         """Return a user's prompts by name; of two with one name only the user's own."""
-        return [each.info for each in await asyncio.to_thread(self._read, user)]
+        return [info for info, _ in await asyncio.to_thread(self._read, user)]
 
     async def expand(self, user: str, text: str) -> str:
         """Return the text of a message: a prompt with its arguments, or the same text if it calls none.
@@ -124,39 +83,64 @@ class PromptFolders:
         Raises:
             LimitReached: The message would be too long.
         """
-        found = _CALL.fullmatch(text.strip())
-        if found is None:
+        called = _CALL.fullmatch(text.strip())
+        if called is None:
             return text
         prompts = await asyncio.to_thread(self._read, user)
-        prompt = next((each for each in prompts if each.info["name"] == found[1]), None)
-        if prompt is None:
-            return text
-        return prompt.with_arguments((found[2] or "").strip()) or text
+        prompt = next((body for info, body in prompts if info["name"] == called[1]), "")
+        message = with_arguments(prompt, (called[2] or "").strip()) if prompt else ""
+        if len(message) > MAX_MESSAGE:
+            raise LimitReached(
+                f"With the prompt /{called[1]} the message has more than {MAX_MESSAGE} characters."
+            )
+        return message or text
 
-    def _read(self, user: str) -> builtins.list[Prompt]:
-        found: dict[str, Prompt] = {}
+    def _read(self, user: str) -> builtins.list[tuple[PromptInfo, str]]:
+        found = _collect(self.root, "project") if self.root is not None else {}
         if user in self.owners:
-            _collect(self.home, None, "user", found)
-        if self.root is not None:
-            _collect(self.root, self.root, "project", found)
+            found |= _collect(self.home, "user")
         return [found[name] for name in sorted(found)]
 
 
-def _collect(base: Path, within: Path | None, origin: Origin, found: dict[str, Prompt]) -> None:
-    """Add the prompts below a folder, except those whose name is taken.
+def with_arguments(prompt: str, arguments: str) -> str:
+    r"""Return the text of a prompt with its arguments.
 
-    Args:
-        base: The folder with the folder ``.claude``.
-        within: What no link may lead out of; None for folders of the user's own, which may be links.
-        origin: Whose they are.
-        found: The prompts by name.
+    ``$ARGUMENTS`` stands for all arguments, ``$1`` to ``$9`` for one. Arguments that the text has
+    no place for follow it.
+
+    >>> with_arguments("Compare $1 with $2.", "'a b' $1")
+    'Compare a b with $1.'
+    >>> with_arguments("Look.", "here")
+    'Look.\n\nARGUMENTS: here'
     """
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        # An apostrophe.
+        words = arguments.split()
+
+    def given(found: re.Match[str]) -> str:
+        number = found[1]
+        return arguments if number is None else "".join(words[int(number) - 1 : int(number)])
+
+    text, places = _PLACEHOLDER.subn(given, prompt)
+    if arguments and not places:
+        text += f"\n\nARGUMENTS: {arguments}"
+    return text.strip()
+
+
+def _collect(base: Path, origin: Origin) -> dict[str, tuple[PromptInfo, str]]:
+    """Return the prompts in the folder ``.claude`` of a folder, with their texts, by name.
+
+    No link may lead out of a project. The folders of the user's own may be links.
+    """
+    found: dict[str, tuple[PromptInfo, str]] = {}
     for path, name in _files(base / ".claude"):
         real = Path(os.path.realpath(path))
-        is_inside = within is None or real.is_relative_to(os.path.realpath(within))
-        fields, body = front_matter(_text(real) if is_inside else "")
-        is_hidden = fields.get("user-invocable", "").lower() == "false"
-        if name in found or is_hidden or not body.strip():
+        if origin == "project" and not real.is_relative_to(os.path.realpath(base)):
+            continue
+        fields, body = front_matter(_text(real))
+        if not body.strip() or fields.get("user-invocable", "").lower() == "false":
             continue
         info: PromptInfo = {
             "name": name,
@@ -165,7 +149,8 @@ def _collect(base: Path, within: Path | None, origin: Origin, found: dict[str, P
             "origin": origin,
             "path": path.relative_to(base).as_posix(),
         }
-        found[name] = Prompt(info, body)
+        found.setdefault(name, (info, body))
+    return found
 
 
 def _files(base: Path) -> Iterator[tuple[Path, str]]:
@@ -199,34 +184,12 @@ def front_matter(text: str) -> tuple[Mapping[str, str], str]:
     >>> front_matter("---\ndescription: 'Sums'\nargument-hint: [a] [b]\n---\nAdd $1 and $2.")
     ({'description': 'Sums', 'argument-hint': '[a] [b]'}, 'Add $1 and $2.')
     """
-    lines = text.splitlines()
-    if not lines or lines[0].rstrip() != "---":
+    text = "\n".join(text.splitlines())
+    found = _FRONT_MATTER.match(text)
+    if found is None:
         return {}, text
-    end = next((place for place, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
-    if end is None:
-        return {}, text
-    fields: dict[str, str] = {}
-    name = ""
-    for line in lines[1:end]:
-        found = _FIELD.fullmatch(line.rstrip())
-        if found is not None:
-            name = found[1].lower()
-            fields[name] = "" if found[2] in ("|", ">", "|-", ">-") else _unquoted(found[2])
-        elif name and line[:1] in (" ", "\t"):
-            # A text of several lines.
-            fields[name] = f"{fields[name]} {line.strip()}".strip()
-    return fields, "\n".join(lines[end + 1 :])
-
-
-def _unquoted(value: str) -> str:
-    value = value.strip()
-    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return value[1:-1] if is_quoted else value
-
-
-def _words(arguments: str) -> list[str]:
-    try:
-        return shlex.split(arguments)
-    except ValueError:
-        # An apostrophe.
-        return arguments.split()
+    fields = {
+        each[1].lower(): " ".join(each[2].split()).strip("'\"")
+        for each in _FIELD.finditer(found[1])
+    }
+    return fields, text[found.end() :]

@@ -150,50 +150,38 @@ class UserServers:
 
     async def enabled(self, user: str) -> tuple[ServerConfig, ...]:
         """Return the servers that a user's chats use."""
-        if not self.allowed or user not in self.owners or self.folder is None:
-            return ()
-        try:
-            found = await asyncio.to_thread(self._read, self.folder / FILE)
-        except PrivateFileError:
-            return ()
+        found, _ = await asyncio.to_thread(self._read, user)
         servers = [each for each in found.values() if isinstance(each, ServerConfig)]
         return tuple(each for each in servers if not each.disabled)
 
     async def info(self, user: str) -> ServersInfo:
         """Return a user's servers for the screen, without secrets."""
-        info: ServersInfo = {"allowed": False, "file": "", "problem": "", "servers": []}
-        if self.folder is None or user not in self.owners:
-            return info
-        file = self.folder / FILE
-        info["allowed"], info["file"] = self.allowed, str(file)
-        if not self.allowed:
-            return info
-        try:
-            found = await asyncio.to_thread(self._read, file)
-        except PrivateFileError as error:
-            info["problem"] = error.message
-            return info
-        info["servers"] = [_status(name, server) for name, server in found.items()]
-        return info
+        found, problem = await asyncio.to_thread(self._read, user)
+        is_owner = self.folder is not None and user in self.owners
+        return {
+            "allowed": is_owner and self.allowed,
+            "file": str(self.folder / FILE) if self.folder is not None and is_owner else "",
+            "problem": problem,
+            "servers": [_status(name, server) for name, server in found.items()],
+        }
 
-    def _read(self, file: Path) -> dict[str, ServerConfig | str]:
-        """Return the servers by name; of an entry that cannot be used, why.
+    def _read(self, user: str) -> tuple[dict[str, ServerConfig | str], str]:
+        """Return a user's servers by name, and what is wrong with the file.
 
-        Raises:
-            PrivateFileError: The file cannot be used.
+        Of an entry that cannot be used, it returns why, without its values.
         """
-        text = read_private(file, refused_bits=0o022)
-        if text is None:
-            return {}
+        if self.folder is None or user not in self.owners or not self.allowed:
+            return {}, ""
         try:
-            entries = _File.model_validate_json(text).servers
+            text = read_private(self.folder / FILE, refused_bits=0o022)
+            entries = {} if text is None else _File.model_validate_json(text).servers
+        except PrivateFileError as error:
+            return {}, error.message
         except ValidationError:
-            # Not chained: that error would hold the file's text.
-            raise PrivateFileError("It is no JSON object with objects in `mcpServers`.") from None
-        return {name: self._server(name, entry) for name, entry in entries.items()}
+            return {}, "It is no JSON object with objects in `mcpServers`."
+        return {name: self._server(name, entry) for name, entry in entries.items()}, ""
 
     def _server(self, name: str, entry: dict[str, Any]) -> ServerConfig | str:
-        """Return a server; if its entry cannot be used, why, without its values."""
         try:
             return ServerConfig.model_validate({**entry, "name": name}, context=self.environment)
         except ValidationError as error:
