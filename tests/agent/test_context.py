@@ -33,7 +33,7 @@ async def test_the_notebook_the_cells_and_the_kernel_are_seen(
 ) -> None:
     harness.write("a.ipynb", ("markdown", "# Title"), "prices = [1, 2]\nprices[7]", "print(1)")
     seen = await shown(echoing, notebook="a.ipynb", active_cell="cellb000")
-    assert "Kernel: none is running" in seen
+    assert "Kernel: a.ipynb has no running kernel." in seen
     await harness.call("execute_cell", cell=1, notebook="a.ipynb")
     seen = await shown(
         echoing, notebook="a.ipynb", active_cell="cellb000", selected_cells=["cella000", "cellb000"]
@@ -44,7 +44,7 @@ async def test_the_notebook_the_cells_and_the_kernel_are_seen(
     assert "prices[7]" in active
     assert "IndexError" in active
     assert "Selected cells: cella000, cellb000" in seen
-    assert "none is running" not in seen
+    assert "no running kernel" not in seen
     assert seen.endswith("Look.")
 
 

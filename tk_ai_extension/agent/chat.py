@@ -356,11 +356,11 @@ class LiveChat:
         services, message = self._services, turn.message
         await self._bind(turn)
         agent = await self._ready(turn)
-        found = await content(services.workspace, services.registry, turn.caller, message)
-        for notice in found.notices:
+        blocks, unread = await content(services.workspace, services.registry, turn.caller, message)
+        for notice in unread:
             turn.publish(Noticed(notice))
         turn.is_open = self._is_sent = True
-        await self._within(turn, agent.send(found.blocks, model=message.model))
+        await self._within(turn, agent.send(blocks, model=message.model))
         ended = await self._listen(agent, turn)
         if turn.is_stopped:
             return "stopped"

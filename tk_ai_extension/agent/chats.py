@@ -55,6 +55,9 @@ class StartedTurn:
 class Chats:
     """Every chat of a server, by user.
 
+    A chat that is not the user's is not found (`ChatNotFound`). While another server is running a turn in a
+    chat, it is only listed (`ChatElsewhere`).
+
     Args:
         services: What all chats share.
     """
@@ -81,8 +84,7 @@ class Chats:
             request: The message.
 
         Raises:
-            ChatNotFound, ChatElsewhere, NoModel, PathRefused, InvalidArguments, NotebookNotFound,
-            LimitReached.
+            NoModel, PathRefused, InvalidArguments, NotebookNotFound, LimitReached.
             InvalidArguments: the chat has no turn `request.replaces`.
             NotFound: the plan was already approved, or another message was sent.
             PermissionDenied: a plan is approved, and the server only allows the mode `plan`.
@@ -134,11 +136,7 @@ class Chats:
         return (live := self._live.get(chat.id)) is not None and live.busy
 
     async def get(self, user: str, chat_id: str) -> Chat:
-        """Return one of the user's chats.
-
-        Raises:
-            ChatNotFound.
-        """
+        """Return one of the user's chats."""
         return await self._store.get(user, chat_id)
 
     async def events(
@@ -150,9 +148,6 @@ class Chats:
             user: The user.
             chat_id: The chat.
             replaced: Whether to include those of replaced turns.
-
-        Raises:
-            ChatNotFound.
         """
         await self._saved(user, chat_id)
         events = await self._store.events(chat_id)
@@ -162,11 +157,7 @@ class Chats:
         return [event for event in events if event.turn in counting]
 
     async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[Sequence[Event], bool]:
-        """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow.
-
-        Raises:
-            ChatNotFound.
-        """
+        """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow."""
         await self._saved(user, chat_id)
         return await self._store.page(chat_id, after)
 
@@ -182,7 +173,6 @@ class Chats:
             turn: Yield only this turn's events, up to its last one.
 
         Raises:
-            ChatNotFound, ChatElsewhere.
             InvalidArguments: there is no event of that number yet.
         """
         live = await self._saved(user, chat_id)
@@ -194,28 +184,16 @@ class Chats:
         return live.log.after(after, turn=turn)
 
     async def stop(self, user: str, chat_id: str, turn: str | None = None) -> bool:
-        """Stop the running and queued turns, or one of them; return whether there were any.
-
-        Raises:
-            ChatNotFound.
-        """
+        """Stop the running and queued turns, or one of them; return whether there were any."""
         live = self._live.get((await self.get(user, chat_id)).id)
         return live is not None and await live.stop(turn)
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
-        """Rename a chat.
-
-        Raises:
-            ChatNotFound.
-        """
+        """Rename a chat."""
         await self._store.rename(await self.get(user, chat_id), encodable_text(title)[:MAX_TITLE])
 
     async def delete(self, user: str, chat_id: str) -> None:
-        """End a chat and remove its events; its changes to notebooks are kept.
-
-        Raises:
-            ChatNotFound, ChatElsewhere.
-        """
+        """End a chat and remove its events; its changes to notebooks are kept."""
         async with self._queueing(user, chat_id) as (chat, live):
             await live.close("The chat was deleted.")
             sessions = await self._store.sessions(chat)
@@ -230,19 +208,11 @@ class Chats:
         self._workspace.forget(_caller_of(chat))
 
     async def standing(self, user: str, chat_id: str) -> builtins.list[Touched]:
-        """List the changes of a chat that nobody has undone, newest first.
-
-        Raises:
-            ChatNotFound.
-        """
+        """List the changes of a chat that nobody has undone, newest first."""
         return await self._workspace.journal.touched(_caller_of(await self.get(user, chat_id)))
 
     async def net(self, user: str, chat_id: str, turn: str) -> builtins.list[NetChange]:
-        """Return what a turn changed by cell, from before it to after it, without what was undone.
-
-        Raises:
-            ChatNotFound.
-        """
+        """Return what a turn changed by cell, from before it to after it, without what was undone."""
         entries = await self._entries(await self.get(user, chat_id), [turn])
         # In a thread: the sources are long.
         return await asyncio.to_thread(net_changes, entries)
@@ -259,7 +229,7 @@ class Chats:
             cells: Keys of the cells to undo; None for all.
 
         Raises:
-            ChatNotFound, NothingToUndo, or the error of the only notebook.
+            NothingToUndo, or the error of the only notebook.
         """
         chat = await self.get(user, chat_id)
         entries = await self._entries(chat, [turn])
@@ -274,7 +244,6 @@ class Chats:
         cell since, and the agent forgets them. They stay in the chat as replaced turns.
 
         Raises:
-            ChatNotFound, ChatElsewhere.
             InvalidArguments: the chat has no such turn, or it was already replaced or restored.
         """
         async with self._queueing(user, chat_id) as (chat, live):
@@ -313,7 +282,7 @@ class Chats:
         """Return a message as it is sent to a model, with its notebook.
 
         Raises:
-            ChatNotFound, NotebookNotFound, PathRefused, InvalidArguments, NoModel, LimitReached.
+            NotebookNotFound, PathRefused, InvalidArguments, NoModel, LimitReached.
         """
         about = await self._notebook(user, request)
         model = await self._services.model(request.model)
@@ -352,7 +321,7 @@ class Chats:
         its path.
 
         Raises:
-            ChatNotFound, NotebookNotFound, PathRefused, InvalidArguments.
+            NotebookNotFound, PathRefused, InvalidArguments.
         """
         found = None
         if request.notebook_of is not None and request.chat is not None:
@@ -444,11 +413,7 @@ class Chats:
 
     @asynccontextmanager
     async def _queueing(self, user: str, chat_id: str) -> AsyncGenerator[tuple[Chat, LiveChat]]:
-        """Hold the lock of one of the user's chats, whose events so far are stored.
-
-        Raises:
-            ChatNotFound, ChatElsewhere.
-        """
+        """Hold the lock of one of the user's chats, whose events so far are stored."""
         live = await self._saved(user, chat_id)
         async with live.lock:
             await live.log.save()
@@ -456,12 +421,7 @@ class Chats:
             yield await self.get(user, chat_id), live
 
     async def _saved(self, user: str, chat_id: str) -> LiveChat:
-        """Open one of the user's chats, whose events so far are stored.
-
-        Raises:
-            ChatNotFound.
-            ChatElsewhere: another server is running a turn in it.
-        """
+        """Open one of the user's chats, whose events so far are stored."""
         chat = await self.get(user, chat_id)
         live = self._live.setdefault(chat.id, LiveChat(self._services, chat))
         await live.log.save()

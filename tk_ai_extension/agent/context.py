@@ -36,12 +36,7 @@ from tk_ai_extension.mcp.calls import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.encoding import encodable_text
-from tk_ai_extension.model.errors import (
-    FileMissing,
-    KernelBusy,
-    KernelNotFound,
-    ToolError,
-)
+from tk_ai_extension.model.errors import FileMissing, ToolError
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Image, Registry, ToolContext
 from tk_ai_extension.tools.runs import present
@@ -155,23 +150,10 @@ class ChatSetup:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class MessageContent:
-    """A message as the model gets it.
-
-    Attributes:
-        blocks: The context, the images, the text.
-        notices: What the person should know: attachments that could not be read.
-    """
-
-    blocks: Sequence[ContentBlock]
-    notices: Sequence[str]
-
-
 async def content(
     workspace: Workspace, registry: Registry, caller: Caller, message: Message
-) -> MessageContent:
-    """Return a message for the model, with its context."""
+) -> tuple[list[ContentBlock], list[str]]:
+    """Return a message for the model, with its context, and the attachments that could not be read."""
     view = _ContextReader(registry, ToolContext(workspace, caller))
     parts = [_MODES[workspace.policy.mode(caller)]]
     if message.notebook is not None:
@@ -182,12 +164,12 @@ async def content(
         parts.append(text + _numbers(len(pictures), len(images)))
         pictures += images
     seen = _unforged("\n\n".join(part for part in parts if part))
-    blocks = [
+    blocks: list[ContentBlock] = [
         TextBlock(f"<seen>\n{seen}\n</seen>"),
         *pictures,
         TextBlock(_unforged(message.request.message)),
     ]
-    return MessageContent(blocks, view.notices)
+    return blocks, view.notices
 
 
 _Part = tuple[str, tuple[Image, ...]]
@@ -213,13 +195,11 @@ class _ContextReader:
         self.notices: list[str] = []
         self._registry = registry
         self._context = context
-        # Why the kernel gave no variable; it is not asked for the others.
-        self._busy: KernelBusy | None = None
 
     async def notebook(self, request: ChatRequest) -> list[str]:
         """Return the notebook of a message."""
         outline = await self._text("list_cells", limit=200)
-        parts = [f"Notebook {outline}", await self._kernel()]
+        parts = [f"Notebook {outline}", f"Kernel: {await self._text('get_kernel_status')}"]
         if request.active_cell is not None:
             # Images would cost tokens with every message; read_cell shows them.
             parts.append((await self.cell("Active cell", request.active_cell))[0])
@@ -306,15 +286,9 @@ class _ContextReader:
         """Return a variable's details; of an object only what is stored, as its code is not run.
 
         Raises:
-            KernelBusy, ToolError.
+            ToolError: The kernel gives none.
         """
-        if self._busy is not None:
-            raise self._busy
-        try:
-            result = await self._registry.call("inspect_variable", {"name": name}, self._context)
-        except KernelBusy as error:
-            self._busy = error
-            raise
+        result = await self._registry.call("inspect_variable", {"name": name}, self._context)
         return f"Attached variable {_cut(result.full_text(), PART)}"
 
     async def _folder(self, path: str) -> str:
@@ -337,15 +311,6 @@ class _ContextReader:
                 place = f"cell {(await self._find(selection.cell))[0]}"
         text = _cut(selection.text, PART)
         return f"Attached selection, {selection.lines} of {place}, as the person saw it:\n{text}"
-
-    async def _kernel(self) -> str:
-        try:
-            result = await self._registry.call("get_kernel_status", {}, self._context)
-        except KernelNotFound:
-            return "Kernel: none is running; the first run starts one."
-        except ToolError as error:
-            return f"Kernel: {error.message}"
-        return f"Kernel: {_cut(result.full_text(), PART)}"
 
     async def _text(self, tool: str, **arguments: Any) -> str:
         """Return a tool's result or error as text: a missing cell must not end the turn."""

@@ -46,22 +46,20 @@ def as_notebook(chat: Chat, events: Sequence[Event], agent_of: Agents) -> str:
 
 def _parts(events: Sequence[Event], agent_of: Agents) -> Iterator[str]:
     # The text since the last part, by block: the model may begin a block again.
-    written: list[tuple[int, str]] = []
+    written: dict[int, str] = {}
     for event in events:
         if event.kind == "text":
-            written.append((event.data["block"], event.data["text"]))
+            block = event.data["block"]
+            written[block] = written.get(block, "") + event.data["text"]
         elif event.kind == "discarded":
-            written = [each for each in written if each[0] < event.data["block"]]
+            written = {n: text for n, text in written.items() if n < event.data["block"]}
         elif part := _part(event, agent_of):
-            yield from _joined(written)
+            if written:
+                yield "".join(written.values())
             yield part
-            written = []
-    yield from _joined(written)
-
-
-def _joined(written: Sequence[tuple[int, str]]) -> Iterator[str]:
+            written = {}
     if written:
-        yield "".join(text for _, text in written)
+        yield "".join(written.values())
 
 
 def _part(event: Event, agent_of: Agents) -> str:

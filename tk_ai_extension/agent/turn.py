@@ -47,10 +47,9 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
     ToolError,
 )
-from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.tools.registry import Registry, Result, ToolContext
+from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
@@ -351,26 +350,23 @@ class Turn:
 
         approver = ChatApprover(self, call)
         context = ToolContext(self.workspace, self.caller, progress, approver)
-        result: Result | None = None
         try:
-            result = await self.registry.call(tool, arguments, context)
-            content, structured = result_content(result), result.structured()
+            content = result_content(await self.registry.call(tool, arguments, context))
         except ToolError as error:
-            content, structured = error_content(error), {"error": error.as_dict()}
+            content = error_content(error)
         except asyncio.CancelledError:
             self._cancelled_call = call
             self._publish_stopped(call, tool, began + approver.waited)
             raise
         try:
-            if result is None or self.registry.get(tool).effect != "READ":
+            if content.is_error or self.registry.get(tool).effect != "READ":
                 await self._publish_changes(call, since)
         except asyncio.CancelledError:
             self._cancelled_call = call
             raise
         finally:
             # The call has ended: its result is published, also if its diffs are still missing.
-            worked = began + approver.waited
-            self._publish_result(call, tool, worked, content, structured=structured, result=result)
+            self._publish_result(call, tool, began + approver.waited, content)
         return content
 
     async def _publish_changes(self, call: str, since: int | None = None) -> None:
@@ -399,29 +395,21 @@ class Turn:
                 self.publish(_changed(call, entry.path, change, entry.id))
 
     def _publish_stopped(self, call: str, tool: str, began: float) -> None:
-        stopped = CallStopped(self.why_stopped)
-        content = error_content(stopped)
-        self._publish_result(call, tool, began, content, structured={"error": stopped.as_dict()})
+        self._publish_result(call, tool, began, error_content(CallStopped(self.why_stopped)))
 
     def _publish_result(
-        self,
-        call: str,
-        tool: str,
-        began: float,
-        content: types.CallToolResult,
-        *,
-        structured: Json,
-        result: Result | None = None,
+        self, call: str, tool: str, began: float, content: types.CallToolResult
     ) -> None:
-        images = () if result is None else result.images
+        texts = [part.text for part in content.content if isinstance(part, types.TextContent)]
+        images = [part for part in content.content if isinstance(part, types.ImageContent)]
         self.publish(
             ToolAnswered(
                 call,
                 tool,
                 ok=not content.is_error,
-                text=_text(content),
-                structured=structured,
-                images=[{"data": image.data, "mime": image.mime} for image in images],
+                text="\n".join(texts),
+                structured=content.structured_content or {},
+                images=[{"data": image.data, "mime": image.mime_type} for image in images],
                 seconds=round(time.monotonic() - began, 3),
             )
         )
@@ -510,11 +498,6 @@ async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | N
             inside = workspace.files.locate(path)
             files[inside] = await editing.read_file(workspace, inside)
     return files
-
-
-def _text(content: types.CallToolResult) -> str:
-    texts = [part.text for part in content.content if isinstance(part, types.TextContent)]
-    return "\n".join(texts)
 
 
 def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:
