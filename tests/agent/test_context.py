@@ -146,7 +146,7 @@ async def test_the_project_says_how_it_wants_to_be_worked_in(
     talk.model.add(Answer.of("I see."))
     await talk.say("Look.")
     system = talk.model.requests[-1].system
-    assert "from its AGENTS.md:\n\nPlots have titles." in system
+    assert "Instructions of this project:\n\nPlots have titles." in system
     assert "Never." not in system
 
 

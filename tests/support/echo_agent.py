@@ -9,13 +9,13 @@ Its sessions are in memory. A message is one of
 
 A session of it, as a chat uses one:
 
->>> from tk_ai_extension.agent.backend import History, TurnEnded
+>>> from tk_ai_extension.agent.backend import TurnEnded
 >>> from tk_ai_extension.tools.registry import Registry
 >>> async def turn(text: str) -> list:
 ...     async def no_call(call, tool, arguments): ...
 ...     echo = EchoBackend()
 ...     provider = await echo.provider()
-...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, History(), None)
+...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, None, None)
 ...     session = await echo.start(config)
 ...     await session.send([TextBlock(text)], model=MODEL)
 ...     events = [await session.receive()]
@@ -38,7 +38,6 @@ from dataclasses import dataclass, field
 import mcp_types as types
 
 from tk_ai_extension.agent.backend import (
-    Checkpoint,
     ContentBlock,
     HistoryMissing,
     SessionConfig,
@@ -46,6 +45,7 @@ from tk_ai_extension.agent.backend import (
     ToolCall,
 )
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
+from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tour import TaskSession
 from tk_ai_extension.model.agent_errors import AgentDied
 
@@ -80,11 +80,11 @@ class EchoBackend:
     async def start(self, config: SessionConfig) -> EchoSession:
         """Start an echo."""
         history = config.history
-        if history.session is not None and history.session not in self.kept:
+        if history is not None and history.session not in self.kept:
             raise HistoryMissing("The echo has no such session.")
-        session = history.session or secrets.token_hex(8)
+        session = secrets.token_hex(8) if history is None else history.session
         kept = self.kept.setdefault(session, [])
-        if history.position is not None:
+        if history is not None and history.position is not None:
             del kept[int(history.position) :]
         return EchoSession(config.call, session, kept, self.received)
 

@@ -24,7 +24,7 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.models import ModelProvider
-from tk_ai_extension.agent.store import History
+from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import AgentDied
@@ -44,20 +44,6 @@ class TextBlock:
 
 ContentBlock = TextBlock | Image
 """Part of a message to an agent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Position in the history that the agent keeps of the chat.
-
-    Attributes:
-        session: The id of the agent's session.
-        position: Id of its last entry; `History` can end there later. None at the
-            start of a turn.
-    """
-
-    session: str
-    position: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +104,7 @@ class SessionConfig:
         instructions: The system prompt.
         registry: The tools that the agent may call without asking.
         call: Carries out a call of the agent. It raises only `CancelledError`.
-        history: History that the agent resumes.
+        history: End of the history that the agent resumes; None for no history.
         permit: Called before each action that an agent carries out itself.
         servers: MCP servers of the user that the agent starts; it asks `permit` for each call.
     """
@@ -128,14 +114,9 @@ class SessionConfig:
     instructions: str
     registry: Registry
     call: ToolCall
-    history: History
+    history: Checkpoint | None
     permit: Permit
     servers: Sequence[ServerConfig] = ()
-
-    @property
-    def tool_names(self) -> list[str]:
-        """The names of all tools."""
-        return [*self.tool_arguments]
 
     @property
     def tool_arguments(self) -> dict[str, frozenset[str]]:

@@ -17,7 +17,6 @@ from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentBackend,
     AgentSession,
-    Checkpoint,
     HistoryMissing,
     ModelProvider,
     SessionConfig,
@@ -34,7 +33,7 @@ from tk_ai_extension.agent.events import (
     Sent,
 )
 from tk_ai_extension.agent.requests import Message, shown
-from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, History
+from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, Checkpoint
 from tk_ai_extension.agent.turn import AgentAction, Turn
 from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.mcp.calls import error_content
@@ -459,15 +458,17 @@ class LiveChat:
             AgentUnavailable, AgentDied.
         """
         services = self._services
-        project = await find_instructions(services.workspace)
-        for notice in project.unread:
-            turn.publish(Noticed(notice))
+        project = ""
+        try:
+            _, project = await find_instructions(services.workspace)
+        except ToolError as error:
+            turn.publish(Noticed(f"The project's instructions were not read: {error.message}"))
         await self.log.save()
         self._is_outdated = False
         history, is_lost = await services.store.history(self.id, turn.id), False
-        if history.session is not None and services.owner_of(history.session) is not backend:
+        if history is not None and services.owner_of(history.session) is not backend:
             # The history is another agent's.
-            history, is_lost = History(), True
+            history, is_lost = None, True
         config = SessionConfig(
             provider=provider,
             model=turn.message.model,
@@ -483,7 +484,7 @@ class LiveChat:
         except HistoryMissing as error:
             logger.warning("The history of a chat is lost: %s", error.message)
             is_lost = True
-            session = await backend.start(replace(config, history=History()))
+            session = await backend.start(replace(config, history=None))
         if is_lost:
             turn.publish(Noticed(f"{turn.caller.name} has lost earlier messages of this chat."))
         self._agent = _Agent(session, backend, provider, servers)
@@ -500,9 +501,7 @@ class LiveChat:
         """Store where the agent's history of the chat ends."""
         await self.log.save()
         try:
-            await self._services.store.checkpoint(
-                self.id, turn.id, checkpoint.session, checkpoint.position
-            )
+            await self._services.store.checkpoint(self.id, turn.id, checkpoint)
         except ToolError as error:
             # Not fatal for the turn: a later restart reports the missing history.
             logger.warning("Cannot save the position in a chat's history: %s", error.message)

@@ -153,8 +153,8 @@ class Chats:
         events = await self._store.events(chat_id)
         if replaced:
             return events
-        counting = frozenset(await self._store.turns(chat_id))
-        return [event for event in events if event.turn in counting]
+        turns = await self._store.turns(chat_id)
+        return [event for event in events if turns.get(event.turn)]
 
     async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[Sequence[Event], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow."""
@@ -374,20 +374,20 @@ class Chats:
             LimitReached.
         """
         turns = await self._store.turns(chat.id)
-        if turn not in turns:
+        if not turns.get(turn):
             raise InvalidArguments(
                 f"The chat has no turn `{turn[:80]}` to replace.",
                 hint="Another message may have replaced it: reload the chat.",
             )
-        replaced = turns[turns.index(turn) :]
+        # With the turns that were replaced before.
+        onwards = list(turns)[list(turns).index(turn) :]
+        replaced = [each for each in onwards if turns[each]]
         for each in replaced:
             await live.stop(each)
         taken: list[TakenBack] = []
         if undo:
             for each in replaced:
                 await live.until_ended(each)
-            # With the turns that were replaced before.
-            onwards = await self._store.onwards(chat.id, turn)
             if entries := await self._entries(chat, onwards):
                 of = "of a turn and those after it"
                 taken = await undo_entries(

@@ -7,7 +7,7 @@ forge, and the system prompt says that it holds no instructions. What is shown i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,40 +80,24 @@ _MODES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectInstructions:
-    """The instructions that a project has for agents.
-
-    Attributes:
-        name: The name of their file; empty if there is none.
-        text: Its text.
-        unread: Files of that kind that cannot be read, and why.
-    """
-
-    name: str = ""
-    text: str = ""
-    unread: Sequence[str] = ()
-
-
-def instructions(agent: str, project: ProjectInstructions) -> str:
+def instructions(agent: str, project: str) -> str:
     """Return the system prompt: the role, how the tools work, the project's instructions."""
     parts = [_PERSONA.format(agent=agent), INSTRUCTIONS]
-    if project.name:
-        parts.append(f"Instructions of this project, from its {project.name}:\n\n{project.text}")
+    if project:
+        parts.append(f"Instructions of this project:\n\n{project}")
     return "\n\n".join(parts)
 
 
-async def find_instructions(workspace: Workspace) -> ProjectInstructions:
-    """Return the project's instructions. A file that cannot be read is reported, and not needed."""
-    unread: list[str] = []
+async def find_instructions(workspace: Workspace) -> tuple[str | None, str]:
+    """Return the name and the text of the file of the project's instructions, if there is one.
+
+    Raises:
+        ToolError: It cannot be read.
+    """
     for name in PROJECT_FILES:
-        try:
-            return ProjectInstructions(name, await workspace.files.read_text(name), unread)
-        except FileMissing:
-            continue
-        except ToolError as error:
-            unread.append(f"The project's {name} was not read: {error.message}")
-    return ProjectInstructions(unread=unread)
+        with suppress(FileMissing):
+            return name, await workspace.files.read_text(name)
+    return None, ""
 
 
 class ChatSetupInfo(TypedDict):
@@ -142,9 +126,11 @@ class ChatSetup:
 
     async def info(self, workspace: Workspace, user: str) -> ChatSetupInfo:
         """Return what a user's chats are set up with now."""
-        found = await find_instructions(workspace)
+        name = None
+        with suppress(ToolError):
+            name, _ = await find_instructions(workspace)
         return {
-            "instructions": found.name or None,
+            "instructions": name,
             "prompts": await self.prompts.list(user),
             "servers": await self.servers.info(user),
         }

@@ -129,16 +129,16 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """History of a chat that an agent resumes when it starts.
+class Checkpoint:
+    """End of the history that an agent keeps of a chat.
 
     Attributes:
-        session: Session id of a `Checkpoint`; None for no history.
-        position: Last entry to resume, of a `Checkpoint`; None for all. With a position, later
-            entries are forgotten.
+        session: The id of the agent's session.
+        position: Id of its last entry. None at the start of a turn, and for an agent that resumes all of
+            the session; with a position it forgets what follows.
     """
 
-    session: str | None = None
+    session: str
     position: str | None = None
 
 
@@ -221,17 +221,15 @@ class ChatStore:
 
     # -- the agent's history
 
-    async def checkpoint(
-        self, chat_id: str, turn: str, session: str, position: str | None = None
-    ) -> None:
-        """Store the agent's session with the chat's history, and its last entry at the end of a turn."""
+    async def checkpoint(self, chat_id: str, turn: str, end: Checkpoint) -> None:
+        """Store the end of the agent's history in a turn."""
         await self._write(
             "UPDATE turns SET session = ?, position = ? WHERE chat = ? AND id = ?",
-            *(session, position, chat_id, turn),
+            *(end.session, end.position, chat_id, turn),
         )
 
-    async def history(self, chat_id: str, turn: str) -> History:
-        """Return the history for an agent that is started for a turn.
+    async def history(self, chat_id: str, turn: str) -> Checkpoint | None:
+        """Return the history for an agent that is started for a turn; None if there is none.
 
         A session that holds replaced turns ends at the last turn before them whose position is known.
         """
@@ -245,8 +243,8 @@ class ChatStore:
             if is_replaced:
                 holds_replaced = holds_replaced or bool(is_known)
             elif session is not None and (position is not None or not holds_replaced):
-                return History(session, position if holds_replaced else None)
-        return History()
+                return Checkpoint(session, position if holds_replaced else None)
+        return None
 
     async def sessions(self, chat: Chat) -> set[str]:
         """Return all sessions of agents with history of a chat."""
@@ -255,18 +253,10 @@ class ChatStore:
 
     # -- turns
 
-    async def turns(self, chat_id: str) -> Sequence[str]:
-        """Return the turns of a chat that were not replaced, oldest first."""
-        query = "SELECT id FROM turns WHERE chat = ? AND NOT replaced ORDER BY rowid"
-        return [row[0] for row in await self._rows(query, chat_id)]
-
-    async def onwards(self, chat_id: str, turn: str) -> Sequence[str]:
-        """Return a turn and all later ones of a chat, also the replaced ones, oldest first."""
-        query = (
-            "SELECT id FROM turns WHERE chat = ? AND rowid >="
-            " (SELECT rowid FROM turns WHERE chat = ? AND id = ?) ORDER BY rowid"
-        )
-        return [row[0] for row in await self._rows(query, chat_id, chat_id, turn)]
+    async def turns(self, chat_id: str) -> dict[str, bool]:
+        """Return the turns of a chat, oldest first, and whether each counts: it was not replaced."""
+        query = "SELECT id, NOT replaced FROM turns WHERE chat = ? ORDER BY rowid"
+        return {turn: bool(counts) for turn, counts in await self._rows(query, chat_id)}
 
     async def replace(self, chat_id: str, turns: Sequence[str]) -> bool:
         """Record that turns were replaced; return whether the agent knows any of them."""
@@ -453,6 +443,15 @@ class ChatLog:
     def add(self, turn: str, what: EventPayload) -> None:
         """Add an event, wake the followers, and begin to store it; text waits for `DELAY`."""
         if isinstance(what, TextDelta | ThinkingDelta):
+            before_turn, before = self._deltas.pop() if self._deltas else ("", None)
+            if (
+                before_turn == turn
+                and isinstance(before, type(what))
+                and before.block == what.block
+            ):
+                what = replace(before, text=before.text + what.text)
+            elif before is not None:
+                self._deltas.append((before_turn, before))
             self._deltas.append((turn, what))
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(DELAY, self._publish)
@@ -507,7 +506,7 @@ class ChatLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for turn, what in (*_joined(self._deltas), *more):
+        for turn, what in (*self._deltas, *more):
             self.last += 1
             self._unsaved.append(Event.of(self.last, turn, time.time(), what))
         self._deltas.clear()
@@ -534,22 +533,3 @@ class ChatLog:
             return True
         finally:
             self._saving = None
-
-
-def _joined(
-    deltas: Sequence[tuple[str, TextDelta | ThinkingDelta]],
-) -> builtins.list[tuple[str, EventPayload]]:
-    """Return consecutive deltas of a block as one."""
-    found: list[tuple[str, EventPayload]] = []
-    for turn, delta in deltas:
-        before = found[-1] if found else None
-        if (
-            before is not None
-            and before[0] == turn
-            and isinstance(before[1], type(delta))
-            and before[1].block == delta.block
-        ):
-            found[-1] = turn, replace(before[1], text=before[1].text + delta.text)
-        else:
-            found.append((turn, delta))
-    return found

@@ -6,7 +6,8 @@ content is omitted: agents would show it to the model instead of the text.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import secrets
+from collections.abc import Mapping
 from typing import Any
 
 import mcp_types as types
@@ -14,6 +15,7 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 
 from tk_ai_extension._version import __version__
+from tk_ai_extension.agent.backend import ToolCall
 from tk_ai_extension.mcp.calls import describe
 from tk_ai_extension.tools.registry import Registry
 
@@ -27,17 +29,13 @@ INLINE = {"anthropic/maxResultSizeChars": 500_000}
 """Limit of Claude's CLI for a result, in characters; it writes a longer one to a file,
 which Claude cannot read. Our results have lower limits of their own."""
 
-CallHandler = Callable[[str | None, str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
-"""Handles a call; takes the id of the model's call (None if the agent sends none), the id of the
-request, the tool and its arguments. Raises only `CancelledError`."""
 
-
-def build_tool_server(registry: Registry, call: CallHandler) -> Server[Any]:
+def build_tool_server(registry: Registry, call: ToolCall) -> Server[Any]:
     """Build the MCP server of one chat.
 
     Args:
         registry: The tools.
-        call: Handles a call.
+        call: Carries out a call; its id is the model's, or a random one if the agent sends none.
     """
     tools = [_described(each) for each in map(describe, registry)]
 
@@ -50,9 +48,8 @@ def build_tool_server(registry: Registry, call: CallHandler) -> Server[Any]:
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         meta: Mapping[str, Any] = dict(context.meta or {})
-        call_id = str(meta[CALL_ID]) if meta.get(CALL_ID) else None
-        request = str(context.request_id)
-        result = await call(call_id, request, params.name, params.arguments or {})
+        call_id = str(meta.get(CALL_ID) or f"call-{secrets.token_hex(8)}")
+        result = await call(call_id, params.name, params.arguments or {})
         return result.model_copy(update={"structured_content": None})
 
     return Server[Any](

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,7 +35,6 @@ from tk_ai_extension.agent.acp.translator import Translator
 from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,
-    Checkpoint,
     ContentBlock,
     HistoryMissing,
     SessionConfig,
@@ -44,6 +42,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
+from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tool_server import build_tool_server
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -146,7 +145,7 @@ class AcpSession:
             self._prelude = f"<instructions>\n{self._config.instructions}\n</instructions>"
         method, name = "session/new", ""
         history = self._config.history
-        if history.session is not None:
+        if history is not None:
             resumes = self._has("sessionCapabilities", "resume")
             if history.position is not None or not (resumes or self._has("loadSession")):
                 raise HistoryMissing(f"{self._title} cannot resume this history.")
@@ -333,15 +332,13 @@ class AcpSession:
         return AgentDied(f"{self._title} has ended: {await self._process.why_ended()}.")
 
     async def call_tool(
-        self, call_id: str | None, request: str, tool: str, arguments: Mapping[str, Any]
+        self, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         """Carry out a call that has arrived over MCP, in the running turn."""
-        del call_id, request
-        # Its id is our own: an agent that sends the id of its report is not the rule.
-        name, turn = f"call-{secrets.token_hex(8)}", self._turn
+        turn = self._turn
         if turn is not None:
-            self._emit(turn, turn.translator.call(name, tool, dict(arguments)))
-        return await self._config.call(name, tool, arguments)
+            self._emit(turn, turn.translator.call(call, tool, dict(arguments)))
+        return await self._config.call(call, tool, arguments)
 
     # -- the turn
 

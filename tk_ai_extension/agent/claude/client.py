@@ -13,19 +13,16 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import mcp_types as types
 
 from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,
     AgentSession,
     ContentBlock,
-    History,
     HistoryMissing,
     SessionConfig,
     TextBlock,
@@ -34,6 +31,7 @@ from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.translator import PREFIX, Translator
 from tk_ai_extension.agent.environment import SECRET_WORDS, inherited, matches
 from tk_ai_extension.agent.process import gc_paused, make_work_folder
+from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.turn import AgentAction
@@ -84,12 +82,7 @@ class ClaudeBackend:
         await asyncio.to_thread(_import_sdk)
         import claude_agent_sdk as sdk
 
-        async def call(
-            call_id: str | None, request: str, tool: str, arguments: Mapping[str, Any]
-        ) -> types.CallToolResult:
-            return await config.call(call_id or f"call-{request}", tool, arguments)
-
-        server = build_tool_server(config.registry, call)
+        server = build_tool_server(config.registry, config.call)
         options = await asyncio.to_thread(_options, provider, self._folder, config, server)
         options.cli_path = self._cli or _cli(Path(sdk.__file__).parent / "_bundled" / "claude")
         if config.servers:
@@ -237,9 +230,9 @@ def _files(folder: Path, session: str) -> list[Path]:
     return [*(folder / "projects").glob(f"*/{glob.escape(session)}*")]
 
 
-def _is_missing(folder: Path, history: History) -> bool:
+def _is_missing(folder: Path, history: Checkpoint | None) -> bool:
     """Return whether the CLI's history does not exist, or has not the entry that it should end at."""
-    if history.session is None:
+    if history is None:
         return False
     paths = [path for path in _files(folder, history.session) if path.suffix == ".jsonl"]
     position = (history.position or "").encode()
@@ -267,7 +260,7 @@ def _options(
         tools=[],
         mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
         strict_mcp_config=True,
-        allowed_tools=[f"mcp__{SERVER}__{name}" for name in session.tool_names],
+        allowed_tools=[f"mcp__{SERVER}__{name}" for name in session.tool_arguments],
         permission_mode="dontAsk",
         setting_sources=[],
         system_prompt={"type": "custom", "prompt": session.instructions, "snapshot": False},
@@ -276,8 +269,8 @@ def _options(
         verbatim_prompts=True,
         model=session.model,
         thinking=None if provider.thinking else {"type": "disabled"},
-        resume=session.history.session,
-        resume_session_at=session.history.position,
+        resume=None if session.history is None else session.history.session,
+        resume_session_at=None if session.history is None else session.history.position,
         cwd=work,
         # The SDK adds the server's environment: the other variables are empty.
         env=dict.fromkeys(os.environ, "") | inherited(os.environ) | _environment(provider, folder),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.backend import (
     AgentEvent,
-    Checkpoint,
     TurnEnded,
     Working,
 )
@@ -22,6 +21,7 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     Used,
 )
+from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tool_server import SERVER
 from tk_ai_extension.model.agent_errors import NoModel
 from tk_ai_extension.model.errors import ToolError
