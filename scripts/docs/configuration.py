@@ -33,7 +33,6 @@ BOUNDS = (
     ("agent.requests", "MAX_MESSAGE"),
     ("agent.requests", "MAX_ATTACHMENTS"),
     ("agent.chat", "MAX_TURNS"),
-    ("agent.store", "MAX_CHATS"),
     ("model.callers", "MAX_KEY"),
 )
 """Module and name of each constant that a caller or an administrator can run into."""
