@@ -157,6 +157,7 @@ class LiveChat:
     Attributes:
         log: The event log.
         lock: Held while a message is queued or turns are replaced, and while the chat is removed.
+        is_outdated: Whether the next turn starts another agent, as the history of the chat has changed.
     """
 
     def __init__(self, services: ChatServices, chat: Chat) -> None:
@@ -174,7 +175,7 @@ class LiveChat:
         self._answering: asyncio.Task[End] | None = None
         self._is_sent = False
         self._agent: _Agent | None = None
-        self._is_outdated = False
+        self.is_outdated = False
         # Agents that start or are closed.
         self._changing = BackgroundTasks(logger)
 
@@ -267,10 +268,6 @@ class LiveChat:
         """Wait until a turn does not run any more and its changes are in the journal."""
         if self._turn is not None and self._turn.id == turn_id:
             await self._turn.ended.wait()
-
-    def restart_agent(self) -> None:
-        """Have the next turn start another agent: the history of the chat has changed."""
-        self._is_outdated = True
 
     async def close(self, why: str) -> None:
         """Stop all turns, store the events and close the agent."""
@@ -432,7 +429,7 @@ class LiveChat:
         if (
             agent is not None
             and agent.session.alive
-            and not self._is_outdated
+            and not self.is_outdated
             and (agent.backend, agent.provider, agent.servers) == wanted
         ):
             return agent.session
@@ -464,7 +461,7 @@ class LiveChat:
         except ToolError as error:
             turn.publish(Noticed(f"The project's instructions were not read: {error.message}"))
         await self.log.save()
-        self._is_outdated = False
+        self.is_outdated = False
         history, is_lost = await services.store.history(self.id, turn.id), False
         if history is not None and services.owner_of(history.session) is not backend:
             # The history is another agent's.

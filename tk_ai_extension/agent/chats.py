@@ -10,7 +10,7 @@ import builtins
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -68,6 +68,9 @@ class Chats:
         self._workspace = services.workspace
         self.setup = services.setup
         self.agent_of = services.agent_of
+        self.get = self._store.get
+        # Stored paths follow renames and deletions. Messages hold their notebooks.
+        self.move, self.detach = self._store.move, self._store.detach
         # Least recently used first.
         self._live: dict[str, LiveChat] = {}
         # Held while a user's new chat is begun.
@@ -109,20 +112,10 @@ class Chats:
                 await self._replace(chat, live, request.replaces, undo=request.undo_replaced)
             return await self._send(chat, live, message)
 
-    def move(self, old: str, new: str) -> Awaitable[None]:
-        """Update stored paths after a rename; see `ChatStore.move`. Messages hold their notebooks."""
-        return self._store.move(old, new)
-
-    def detach(self, path: str) -> Awaitable[None]:
-        """Mark stored paths after a deletion; see `ChatStore.detach`."""
-        return self._store.detach(path)
-
     async def list(self, user: str, words: Sequence[str] = ()) -> builtins.list[tuple[Chat, bool]]:
         """List the user's chats, most recently used first, and whether each is busy.
 
-        Args:
-            user: The user.
-            words: Each must be in the chat's title, or in one of its messages or answers.
+        Each of the words must be in the chat's title, or in one of its messages or answers.
         """
         return [(chat, self.busy(chat)) for chat in await self._store.list(user, words)]
 
@@ -135,20 +128,10 @@ class Chats:
         """Whether a turn of a chat is running or queued in this server."""
         return (live := self._live.get(chat.id)) is not None and live.busy
 
-    async def get(self, user: str, chat_id: str) -> Chat:
-        """Return one of the user's chats."""
-        return await self._store.get(user, chat_id)
-
     async def events(
         self, user: str, chat_id: str, *, replaced: bool = True
     ) -> builtins.list[Event]:
-        """Return the events of a chat so far.
-
-        Args:
-            user: The user.
-            chat_id: The chat.
-            replaced: Whether to include those of replaced turns.
-        """
+        """Return the events of a chat so far; without ``replaced``, none of replaced turns."""
         await self._saved(user, chat_id)
         events = await self._store.events(chat_id)
         if replaced:
@@ -166,11 +149,7 @@ class Chats:
     ) -> AsyncIterator[Event]:
         """Yield the events of a chat after one, until the chat is deleted or the server stops.
 
-        Args:
-            user: The user.
-            chat_id: The chat.
-            after: Number of the last known event.
-            turn: Yield only this turn's events, up to its last one.
+        With a turn, yield only its events, up to its last one.
 
         Raises:
             InvalidArguments: there is no event of that number yet.
@@ -222,11 +201,7 @@ class Chats:
     ) -> builtins.list[TakenBack]:
         """Undo a turn's changes that nobody has edited since; in each notebook all or none.
 
-        Args:
-            user: The user.
-            chat_id: The chat.
-            turn: The turn.
-            cells: Keys of the cells to undo; None for all.
+        With the keys of cells, undo only the changes of these cells.
 
         Raises:
             NothingToUndo, or the error of the only notebook.
@@ -395,7 +370,7 @@ class Chats:
                 )
         await live.log.save()
         if await self._store.replace(chat.id, replaced):
-            live.restart_agent()
+            live.is_outdated = True
         if undo:
             live.log.add(turn, Restored(taken))
             await live.log.save()
@@ -427,7 +402,7 @@ class Chats:
         await live.log.save()
         last, left = await self._store.open(chat.id)
         if live.log.continue_after(last):
-            live.restart_agent()
+            live.is_outdated = True
             for turn in left:
                 error = AgentDied("The server stopped before this turn had ended.")
                 live.log.add(turn, Failed.of(error))

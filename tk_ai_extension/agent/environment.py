@@ -78,12 +78,7 @@ def _parts(value: str) -> list[str]:
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without these secrets.
-
-    Args:
-        text: The text.
-        secrets: What `secrets_of` returned.
-    """
+    """Return a text without the secrets that `secrets_of` returned."""
     for value in secrets:
         text = text.replace(value, "[secret]")
     return text

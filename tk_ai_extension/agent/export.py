@@ -22,13 +22,7 @@ Agents = Callable[[str], AgentBackend]
 
 
 def as_markdown(chat: Chat, events: Sequence[Event], agent_of: Agents) -> str:
-    """Return the chat as Markdown: messages, tool calls and their results.
-
-    Args:
-        chat: The chat.
-        events: Its events, without those of replaced turns.
-        agent_of: Returns the agent of a model.
-    """
+    """Return the chat as Markdown: messages, tool calls and their results, but no replaced turns."""
     parts = [f"# {' '.join(chat.title.split())}", *_parts(events, agent_of)]
     return "\n\n".join(parts) + "\n"
 

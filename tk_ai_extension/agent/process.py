@@ -30,11 +30,7 @@ def gc_paused() -> Generator[None]:
 
 
 def make_work_folder(state: Path, name: str) -> Path:
-    """Create a folder below a folder of mode 0700, and return it.
-
-    Args:
-        state: The folder that only its user can read.
-        name: The name of the folder in it.
+    """Create the folder of this name in a folder of mode 0700, and return it.
 
     Raises:
         AgentUnavailable: It cannot be created, or its mode cannot be set.

@@ -143,11 +143,7 @@ class Checkpoint:
 
 
 class ChatStore:
-    """Store of chats: one SQLite file of mode 0600, accessed from one thread.
-
-    Args:
-        database: The file.
-    """
+    """Store of chats: one SQLite file of mode 0600, accessed from one thread."""
 
     def __init__(self, database: Path) -> None:
         self._database = Database(database, SCHEMA)
@@ -412,12 +408,7 @@ def _below(path: str) -> dict[str, str | int]:
 
 
 class ChatLog:
-    """Event log of a chat: numbers the events, notifies the followers and stores them.
-
-    Args:
-        chat_id: The chat.
-        store: Where events are stored.
-    """
+    """Event log of a chat: numbers the events, notifies the followers and stores them."""
 
     def __init__(self, chat_id: str, store: ChatStore) -> None:
         self._chat_id = chat_id
@@ -459,12 +450,9 @@ class ChatLog:
             self._publish((turn, what))
 
     async def after(self, last: int = 0, *, turn: str | None = None) -> AsyncIterator[Event]:
-        """Yield the events after one, then new ones.
+        """Yield the events after one, then new ones, until the log is closed.
 
-        Args:
-            last: Number of the last known event.
-            turn: Yield only this turn's events, up to its last one; None: all events,
-                until the log is closed.
+        With a turn, yield only its events, up to its last one.
         """
         while True:
             changed, unsaved, found, more = self._changed, list(self._unsaved), [], False

@@ -215,11 +215,6 @@ class Turn:
     ) -> types.CallToolResult:
         """Carry out a call of the agent and publish its result; an error is a result as well.
 
-        Args:
-            call: The id with which the agent reports the call.
-            tool: The tool's name.
-            arguments: The arguments.
-
         Raises:
             CallStopped: It was cancelled.
         """
@@ -415,27 +410,25 @@ class Turn:
         )
 
 
+@dataclass
 class ChatApprover:
     """Approver that asks in the chat; the answer arrives through `PermissionPolicy.answer`.
 
-    Args:
+    Attributes:
         turn: The turn.
         call: The call that waits.
-
-    Attributes:
         waited: How long the call has waited for answers, in seconds.
     """
 
-    def __init__(self, turn: Turn, call: str) -> None:
-        self._turn = turn
-        self._call = call
-        self.waited = 0.0
+    turn: Turn
+    call: str
+    waited: float = 0.0
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
         """Publish the request and wait until it is cancelled by an answer or a stop."""
-        self._turn.publish(
+        self.turn.publish(
             PermissionAsked(
-                self._call,
+                self.call,
                 request.id,
                 request.tool,
                 request.effect,
@@ -450,7 +443,7 @@ class ChatApprover:
             await asyncio.Event().wait()
         finally:
             self.waited += time.monotonic() - began
-            self._turn.publish(PermissionSettled(self._call, request.id))
+            self.turn.publish(PermissionSettled(self.call, request.id))
         return None
 
 
@@ -472,12 +465,7 @@ def _effect(files: Files, action: AgentAction) -> Effect:
 
 
 def _is_below_root(files: Files, path: str) -> bool:
-    """Return whether an absolute path is the root's or one below it, and not hidden.
-
-    Args:
-        files: The files of the server.
-        path: The path of a file, a notebook or a folder, which may not exist.
-    """
+    """Return whether an absolute path, which may not exist, is the root's or one below it, and not hidden."""
     if not path.startswith("/"):
         return False
     try:

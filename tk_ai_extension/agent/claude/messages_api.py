@@ -50,11 +50,7 @@ class MessagesApi:
 
     @classmethod
     async def open(cls, values: Mapping[str, str], timeout: float) -> MessagesApi:
-        """Return a client.
-
-        Args:
-            values: Variables of Claude's process.
-            timeout: Timeout of each step of a request, in seconds.
+        """Return a client; see the class.
 
         Raises:
             ModelFailed: The certificates cannot be read, or the proxy cannot be used.
