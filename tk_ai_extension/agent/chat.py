@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
@@ -52,6 +52,8 @@ from tk_ai_extension.workspace.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_AgentSetup = tuple[AgentBackend, ModelProvider, tuple[ServerConfig, ...]]
 
 MAX_TURNS = 20
 """Maximum number of queued messages of a chat."""
@@ -134,16 +136,6 @@ class ChatServices:
         return model
 
 
-@dataclass
-class _Agent:
-    """A running agent, with what it was started for."""
-
-    session: AgentSession
-    backend: AgentBackend
-    provider: ModelProvider
-    servers: Sequence[ServerConfig]
-
-
 class LiveChat:
     """A chat that this server has opened: its events, its queued turns, and its agent.
 
@@ -157,7 +149,8 @@ class LiveChat:
     Attributes:
         log: The event log.
         lock: Held while a message is queued or turns are replaced, and while the chat is removed.
-        is_outdated: Whether the next turn starts another agent, as the history of the chat has changed.
+        started_for: Backend, provider and servers that the agent was started with. The next turn starts
+            another agent for others, and for None: the history of the chat has changed.
     """
 
     def __init__(self, services: ChatServices, chat: Chat) -> None:
@@ -174,8 +167,8 @@ class LiveChat:
         # Answers the running turn, and whether the agent has it.
         self._answering: asyncio.Task[End] | None = None
         self._is_sent = False
-        self._agent: _Agent | None = None
-        self.is_outdated = False
+        self._agent: AgentSession | None = None
+        self.started_for: _AgentSetup | None = None
         # Agents that start or are closed.
         self._changing = BackgroundTasks(logger)
 
@@ -258,7 +251,7 @@ class LiveChat:
             asyncio.get_running_loop().call_later(STOP_TIMEOUT, self._answering.cancel)
             if self._agent is not None:
                 try:
-                    await self._agent.session.interrupt()
+                    await self._agent.interrupt()
                 except AgentDied as error:
                     logger.info("%s", error.message)
         turn.cancel_calls()
@@ -296,22 +289,18 @@ class LiveChat:
     async def _work(self) -> None:
         """Answer turns until no message comes for a while, then close the agent."""
         try:
-            while await self._has_more():
+            while self._waiting:
                 await self._run(self._waiting.popleft())
+                if not self._waiting:
+                    self._wake.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._services.settings.idle):
+                            await self._wake.wait()
         finally:
             await self._close_agent()
             self._working = None
             if self._waiting:
                 self._begin()
-
-    async def _has_more(self) -> bool:
-        """Wait for a message, until the chat was idle for a while or rests."""
-        if not self._waiting:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._services.settings.idle):
-                    await self._wake.wait()
-        self._wake.clear()
-        return bool(self._waiting)
 
     async def _run(self, turn: Turn) -> None:
         """Answer a turn, from its begin to its end."""
@@ -421,20 +410,13 @@ class LiveChat:
 
     async def _ready(self, turn: Turn) -> AgentSession:
         """Return the agent, started if there is none or if the provider or the history has changed."""
-        services, agent = self._services, self._agent
-        backend = services.agent_of(turn.message.model)
+        backend = self._services.agent_of(turn.message.model)
         provider = await backend.provider()
-        servers = await services.setup.servers.enabled(self.user)
-        wanted = (backend, provider, servers)
-        if (
-            agent is not None
-            and agent.session.alive
-            and not self.is_outdated
-            and (agent.backend, agent.provider, agent.servers) == wanted
-        ):
-            return agent.session
+        wanted = (backend, provider, await self._services.setup.servers.enabled(self.user))
+        if self._agent is not None and self._agent.alive and self.started_for == wanted:
+            return self._agent
         await self._close_agent()
-        starting = asyncio.create_task(self._start(turn, *wanted), name="tk-ai start of an agent")
+        starting = asyncio.create_task(self._start(turn, wanted), name="tk-ai start of an agent")
         # The turn ends at once if it is stopped; the next one waits until all of this agent is gone.
         self._changing.keep(starting)
         try:
@@ -442,26 +424,20 @@ class LiveChat:
         finally:
             starting.cancel()
 
-    async def _start(
-        self,
-        turn: Turn,
-        backend: AgentBackend,
-        provider: ModelProvider,
-        servers: Sequence[ServerConfig],
-    ) -> AgentSession:
+    async def _start(self, turn: Turn, wanted: _AgentSetup) -> AgentSession:
         """Start the agent with the history up to the last turn that was not replaced.
 
         Raises:
             AgentUnavailable, AgentDied.
         """
-        services = self._services
-        project = ""
+        services, project = self._services, ""
+        backend, provider, servers = wanted
         try:
             _, project = await find_instructions(services.workspace)
         except ToolError as error:
             turn.publish(Noticed(f"The project's instructions were not read: {error.message}"))
         await self.log.save()
-        self.is_outdated = False
+        self.started_for = wanted
         history, is_lost = await services.store.history(self.id, turn.id), False
         if history is not None and services.owner_of(history.session) is not backend:
             # The history is another agent's.
@@ -484,14 +460,14 @@ class LiveChat:
             session = await backend.start(replace(config, history=None))
         if is_lost:
             turn.publish(Noticed(f"{turn.caller.name} has lost earlier messages of this chat."))
-        self._agent = _Agent(session, backend, provider, servers)
+        self._agent = session
         return session
 
     async def _close_agent(self) -> None:
         """Close the agent, and wait for those that are closed already."""
         agent, self._agent = self._agent, None
         if agent is not None:
-            self._changing.spawn(_close(agent.session), "The end of an agent")
+            self._changing.spawn(_close(agent), "The end of an agent")
         await self._changing.join()
 
     async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:

@@ -370,7 +370,7 @@ class Chats:
                 )
         await live.log.save()
         if await self._store.replace(chat.id, replaced):
-            live.is_outdated = True
+            live.started_for = None
         if undo:
             live.log.add(turn, Restored(taken))
             await live.log.save()
@@ -402,7 +402,7 @@ class Chats:
         await live.log.save()
         last, left = await self._store.open(chat.id)
         if live.log.continue_after(last):
-            live.is_outdated = True
+            live.started_for = None
             for turn in left:
                 error = AgentDied("The server stopped before this turn had ended.")
                 live.log.add(turn, Failed.of(error))
