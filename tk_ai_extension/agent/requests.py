@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from tk_ai_extension.model.callers import Mode
@@ -85,13 +85,6 @@ class VariableAttachment(_Attachment):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     """Its name, with dots for attributes."""
 
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, name: str) -> str:
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise PydanticCustomError("no_variable_name", "This is not a variable name")
-        return name
-
 
 class FolderAttachment(_Attachment):
     """The list of a folder's files, without its subfolders' files."""
@@ -119,8 +112,6 @@ class SelectionAttachment(_Attachment):
     def _check(self) -> SelectionAttachment:
         if (self.cell is None) == (self.path is None):
             raise PydanticCustomError("no_place", "A selection requires either `cell` or `path`")
-        if self.last_line < self.first_line:
-            raise PydanticCustomError("no_lines", "`last_line` is before `first_line`")
         return self
 
     @property
