@@ -90,9 +90,10 @@ FROM chats WHERE user = ?
 _WILD = re.compile("[%_~]")
 """What has a meaning in a pattern."""
 
-_WITH_WORD = """AND (title LIKE ? ESCAPE '~' OR EXISTS (
-    SELECT 1 FROM events WHERE chat = chats.id AND kind IN ('message', 'text')
-    AND json_extract(data, '$.text') LIKE ? ESCAPE '~'))
+# An answer is stored in pieces, which may part a word.
+_WITH_WORD = """AND (title LIKE ? ESCAPE '~' OR (
+    SELECT group_concat(iif(kind = 'message', char(10), '') || json_extract(data, '$.text'), '')
+    FROM events WHERE chat = chats.id AND kind IN ('message', 'text')) LIKE ? ESCAPE '~')
 """
 
 # The path of a turn's notebook follows renames.
