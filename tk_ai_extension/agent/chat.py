@@ -333,7 +333,7 @@ class LiveChat:
         if not isinstance(error, ToolError):
             logger.error("A turn of a chat failed", exc_info=error)
             error = InternalError(f"The chat failed: {type(error).__name__}: {error}")
-        turn.publish(Failed.of(error))
+        turn.publish(Failed(error.as_dict()))
         return "failed"
 
     async def _answer(self, turn: Turn) -> End:

@@ -405,7 +405,7 @@ class Chats:
             live.started_for = None
             for turn in left:
                 error = AgentDied("The server stopped before this turn had ended.")
-                live.log.add(turn, Failed.of(error))
+                live.log.add(turn, Failed(error.as_dict()))
                 live.log.add(turn, Done("failed"))
             await live.log.save()
         return live

@@ -7,10 +7,9 @@ it from the transcript as one piece, can place them.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.workspace.undo import TakenBack
 
@@ -310,11 +309,6 @@ class Failed:
 
     error: Json
 
-    @classmethod
-    def of(cls, error: ToolError) -> Failed:
-        """Return the event that an error ends a turn with."""
-        return cls(error.as_dict())
-
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -371,11 +365,6 @@ class Event:
     time: float
     kind: str
     data: Json
-
-    @classmethod
-    def of(cls, number: int, turn: str, time: float, what: EventPayload) -> Event:
-        """Create the event of a payload."""
-        return cls(number, turn, time, what.kind, asdict(what))
 
     def as_dict(self) -> Json:
         """Return the event as JSON; ``number`` is the event's even if ``id`` is a request's."""

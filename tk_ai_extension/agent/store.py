@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -497,7 +497,8 @@ class ChatLog:
             self._timer = None
         for turn, what in (*self._deltas, *more):
             self.last += 1
-            self._unsaved.append(Event.of(self.last, turn, time.time(), what))
+            event = Event(self.last, turn, time.time(), what.kind, asdict(what))
+            self._unsaved.append(event)
         self._deltas.clear()
         self._save_soon()
         self._wake()

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from jupyter_core.paths import jupyter_config_dir
+from pydantic import TypeAdapter, ValidationError
 
 from tk_ai_extension.agent.claude.messages_api import MessagesApi
 from tk_ai_extension.agent.claude.providers import (
@@ -121,9 +122,8 @@ class ConnectionStore:
         if text is None:
             return None
         try:
-            found: dict[str, Any] = json.loads(text)
-            return Connection(dict(found["variables"]), tuple(found["models"]))
-        except (ValueError, TypeError, KeyError):
+            return TypeAdapter(Connection).validate_json(text)
+        except ValidationError:
             # Not chained: that error would hold the file's text.
             raise PrivateFileError(
                 f"{self.file!s} cannot be used. Connect a model again."
