@@ -92,7 +92,8 @@ _WILD = re.compile("[%_~]")
 
 # An answer is stored in pieces, which may part a word.
 _WITH_WORD = """AND (title LIKE ? ESCAPE '~' OR (
-    SELECT group_concat(iif(kind = 'message', char(10), '') || json_extract(data, '$.text'), '')
+    SELECT group_concat(
+        CASE kind WHEN 'message' THEN char(10) ELSE '' END || json_extract(data, '$.text'), '')
     FROM events WHERE chat = chats.id AND kind IN ('message', 'text')) LIKE ? ESCAPE '~')
 """
 
