@@ -136,7 +136,7 @@ format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier ca
 	@$(BIN)/ruff format
 	@$(JLPM) format
 
-# What runs beside the tests. In a variable: `make -n` runs no line that names make itself.
+# What runs at the same time as the tests. In a variable: `make -n` runs no line that names make itself.
 BESIDE = --beside '$(MAKE) --no-print-directory eslint jest' \
 	--beside '$(MAKE) --no-print-directory versions'
 
@@ -169,7 +169,7 @@ soak: $(VENV)/.all ## Run the tests that take minutes: long cells, every fault w
 	@$(BIN)/python -m pytest $(TESTS) -m "soak or hypothesis" --hypothesis-profile=soak -n $(WORKERS) --timeout 1800 --junitxml=reports/soak.xml
 
 .PHONY: bench
-bench: $(VENV)/.all ## Run the benchmarks, each beside its floor
+bench: $(VENV)/.all ## Run the benchmarks, each next to its floor
 	@$(BIN)/python benchmarks/run.py
 
 .PHONY: docs

@@ -49,7 +49,7 @@ class Agent:
         package: Its package, as npm names it.
         shell: The call of its own tool that runs ``touch`` on a file.
         write: The call of its own tool that writes a text to a file.
-        variables: Its variables, from the addresses of the endpoints and a folder of its own.
+        variables: Its variables, from the addresses of the endpoints and its own folder.
         model: The name in the list of models; by default its own name.
     """
 
@@ -238,7 +238,7 @@ class Checks:
         return "one card"
 
     async def own_tools(self) -> str:
-        """Whether it asks before it runs a command of its own, and obeys a denial."""
+        """Whether it asks before it runs its own command, and obeys a denial."""
         file = self._root / "touched.txt"
         tool, arguments = self._agent.shell(str(file))
         events = await self._client.say(
@@ -261,7 +261,7 @@ class Checks:
         return "yes" if of_kind(events, "plan") else "no"
 
     async def files(self) -> str:
-        """How it writes a file with a tool of its own."""
+        """How it writes a file with its own tool."""
         file = self._root / "written.txt"
         tool, arguments = self._agent.write(str(file))
         events = await self._client.say(f"@call {tool} {json.dumps(arguments)}", mode="ask")

@@ -1,6 +1,6 @@
 """Endpoints of model providers on loopback, with the directed model behind them.
 
-OpenAI's Responses API and Gemini's API, as far as agents need them; the Messages API is
+OpenAI's Responses API and Gemini's API, the parts that agents need; the Messages API is
 `tests.support.directed_model`.
 """
 

@@ -3,7 +3,7 @@
     python scripts/lab.py [--port PORT] [--root FOLDER]
 
 The example is copied to `playground/` once, so that what a person changes stays theirs. The server
-takes a free port and a token of its own; Ctrl-C stops it with its kernels.
+takes a free port and its own token; Ctrl-C stops it with its kernels.
 """
 
 from __future__ import annotations

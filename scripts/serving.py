@@ -1,6 +1,6 @@
-"""A Jupyter Server in a process of its own: started, found, stopped.
+"""A Jupyter Server in a separate process: started, found, stopped.
 
-What the scripts beside it and the benchmarks need alike. The extension is whatever is installed.
+For the scripts and the benchmarks. The extension is whatever is installed.
 """
 
 from __future__ import annotations

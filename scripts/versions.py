@@ -2,7 +2,7 @@
 
     python scripts/versions.py lowest newest
 
-Each has an environment of its own (`.venv-lowest`, `.venv-newest`), made when it is missing and
+Each has its own environment (`.venv-lowest`, `.venv-newest`), made when it is missing and
 brought up to date at each run: the newest ones are those that the registry has now, pre-releases
 included. In each a real server is started with jupyter-collaboration and one without; a notebook is
 used, a cell inserted and run in it, and read back. Then JupyterLab is opened on it in a browser: the
