@@ -45,7 +45,6 @@ SENT: tuple[Any, ...] = (
     # What a person adds to a message, and what chats are set up with.
     *get_args(models.Attachment),
     models.VariableList,
-    models.VariablePreview,
     ChatSetupInfo,
     ConnectionInfo,
     StandingInfo,

@@ -529,25 +529,6 @@ export interface StoredConnection {
   /** Whether chats use this connection; else another source takes precedence. */
   in_force: boolean;
 }
-/** A column of a table. */
-export interface TableColumn {
-  name: string;
-  /** Its dtype. */
-  type: string;
-  /** The values in the first rows, as text. */
-  values: readonly string[];
-}
-/** The columns of a table with its first rows. */
-export interface TablePreview {
-  /** Number of its rows. */
-  rows: number;
-  /** Number of its columns. */
-  columns: number;
-  /** Labels of the first rows. */
-  index: readonly string[];
-  /** The first columns. */
-  head: readonly TableColumn[];
-}
 /** The result of an undo in one notebook. */
 export interface TakenBack {
   /** The path. */
@@ -669,12 +650,6 @@ export interface VariableList {
   notices?: readonly string[];
   variables: readonly Variable[];
   more?: number;
-}
-/** A variable for a person. */
-export interface VariablePreview {
-  name: string;
-  /** Its columns and first rows; null if it is not a table of pandas or polars. */
-  table: TablePreview | null;
 }
 export type Attachment =
   | CellAttachment

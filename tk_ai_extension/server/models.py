@@ -25,7 +25,7 @@ from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectReque
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
-from tk_ai_extension.tools.default.variables import VariableList, VariablePreview
+from tk_ai_extension.tools.default.variables import VariableList
 from tk_ai_extension.tools.registry import parsed
 from tk_ai_extension.workspace.journal import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
@@ -45,7 +45,6 @@ __all__ = [
     "EditedCell",
     "StandingInfo",
     "VariableList",
-    "VariablePreview",
     "parsed",
 ]
 

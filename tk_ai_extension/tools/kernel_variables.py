@@ -306,47 +306,8 @@ def inspection(variables, name):
     return {"type": type_name(value), "detail": cut(detail_of(value), MAX_DETAIL)}
 
 
-def column_of(name, dtype, values):
-    return {
-        "name": label_of(name),
-        "type": str(dtype)[:MAX_VALUE],
-        "values": [label_of(value) for value in values],
-    }
-
-
-def label_of(value):
-    shows = type(value) is str or root_of(type(value)) in ("pandas", *PLAIN)
-    text = str(value) if shows else text_of(value, 1)
-    return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "..."
-
-
-def preview(variables, name):
-    """Return the columns of a table with its first rows; None if it is no table."""
-    value = variables.get(name, MISSING)
-    module = root_of(type(value))
-    shape = getattr(value, "shape", None) if module in ("pandas", "polars") else None
-    if not isinstance(shape, tuple) or len(shape) != 2 or not hasattr(value, "dtypes"):
-        return {"found": value is not MISSING, "table": None}
-    head = value.head(MAX_ROWS)
-    if module == "pandas":
-        number = min(shape[1], MAX_COLUMNS)
-        series = [head.iloc[:, place] for place in range(number)]
-        index = [label_of(each) for each in head.index.tolist()]
-        names = list(head.columns[:number])
-        columns = [column_of(n, s.dtype, s.tolist()) for n, s in zip(names, series)]  # noqa: B905
-    else:
-        index = [str(number) for number in range(len(head))]
-        columns = [
-            column_of(s.name, s.dtype, s.to_list()) for s in head.get_columns()[:MAX_COLUMNS]
-        ]
-    table = {"rows": int(shape[0]), "columns": int(shape[1]), "index": index, "head": columns}
-    return {"found": True, "table": table}
-
-
 def answer(variables, call):
     request = json.loads(call)
-    if request["query"] == "preview":
-        return json.dumps(preview(variables, request["name"]))
     if request["query"] == "list":
         return json.dumps(listing(variables, request["pattern"]))
     return json.dumps(inspection(variables, request["name"]))

@@ -1,4 +1,4 @@
-"""REST routes for a person who types: proposals of code, and variables. They write nothing."""
+"""REST routes for a person who types: proposals of code. They write nothing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.handlers.handler import TkAIHandler
-from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation
+from tk_ai_extension.server.handlers.operations import operation
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.models import (
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
         CompletionRequest,
         EditedCell,
         EditRequest,
-        VariablePreview,
     )
 
 T = TypeVar("T")
@@ -52,24 +50,3 @@ class EditHandler(CodeHandler):
         """
         assistant = await self.services.code_assistant()
         return await self.result(assistant.edit(body))
-
-
-class VariableHandler(TkAIHandler):
-    """A variable of a notebook's kernel."""
-
-    @operation("read", "preview_variable", NOTEBOOK)
-    async def get(self, variable: str) -> VariablePreview:
-        """Return the columns and first rows of a table of pandas or polars.
-
-        It fails with `kernel_busy` while the kernel runs code. The variable's own code does not run.
-        """
-        notebook = self.get_query_argument("notebook", None)
-        if not notebook:
-            raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
-        await self.services.tools()
-        # Imported with the tools, in their thread.
-        from tk_ai_extension.tools.default.variables import preview_variable
-        from tk_ai_extension.tools.registry import ToolContext
-
-        context = ToolContext(self.services.workspace, self.caller)
-        return await preview_variable(context, variable, notebook)

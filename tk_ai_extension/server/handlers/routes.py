@@ -20,7 +20,7 @@ from tk_ai_extension.server.handlers.chat import (
     MessageHandler,
     ModelsHandler,
 )
-from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler, VariableHandler
+from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler
 from tk_ai_extension.server.handlers.connection import (
     ChatSetupHandler,
     ConnectionHandler,
@@ -67,7 +67,6 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/changes", ChangesHandler),
     (r"api/tk-ai/changes/keep", ChangesKeepHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
-    (r"api/tk-ai/variables/([^/]+)", VariableHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
     (r"api/tk-ai/approvals", StandingHandler),
     (r"api/tk-ai/approvals/([^/]+)", StandingApprovalHandler),

@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import Any
 
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.digest import sanitise
@@ -190,62 +189,6 @@ async def inspect_variable(
     if found is None:
         raise NotFound(f"No variable `{name}`.", hint="Call list_variables to see the variables.")
     return VariableDetail(name=name, type=found["type"], detail=sanitise(found["detail"]))
-
-
-class TableColumn(TypedDict):
-    """A column of a table.
-
-    Attributes:
-        type: Its dtype.
-        values: The values in the first rows, as text.
-    """
-
-    name: str
-    type: str
-    values: list[str]
-
-
-class TablePreview(TypedDict):
-    """The columns of a table with its first rows.
-
-    Attributes:
-        rows: Number of its rows.
-        columns: Number of its columns.
-        index: Labels of the first rows.
-        head: The first columns.
-    """
-
-    rows: int
-    columns: int
-    index: list[str]
-    head: list[TableColumn]
-
-
-class VariablePreview(TypedDict):
-    """A variable for a person.
-
-    Attributes:
-        table: Its columns and first rows; null if it is not a table of pandas or polars.
-    """
-
-    name: str
-    table: TablePreview | None
-
-
-async def preview_variable(context: ToolContext, name: str, notebook: str) -> VariablePreview:
-    """Return a variable for a person: of a table its columns and first rows.
-
-    Raises:
-        InvalidArguments: This is not a variable name.
-        NotFound: The kernel has no such variable.
-        ToolError: As for `query_kernel`.
-    """
-    _check_name(name)
-    call = {"query": "preview", "name": name}
-    found = await query_kernel(context, notebook, call, tool="The preview of a variable")
-    if not found["found"]:
-        raise NotFound(f"No variable `{name}`.", hint="Call list_variables to see the variables.")
-    return {"name": name, "table": found["table"]}
 
 
 def _check_name(name: str) -> None:
