@@ -171,14 +171,6 @@ export function PromptView(props: IProps): JSX.Element {
     const stopped = trans.__('The request was stopped. Send it again.');
     state.current = { text, proposal, problem: asking === null ? problem : stopped };
   });
-  useLayoutEffect(() => {
-    const node = box.current;
-    if (node) {
-      // As high as its text, within the limit of its style.
-      node.style.height = 'auto';
-      node.style.height = `${node.scrollHeight + node.offsetHeight - node.clientHeight}px`;
-    }
-  }, [text]);
   // Closing it cancels the request.
   useEffect(() => () => asking?.abort(), [asking]);
   useEffect(() => {
@@ -186,7 +178,7 @@ export function PromptView(props: IProps): JSX.Element {
     const remove = node && proposal ? showProposal(node, cell, proposal, trans) : undefined;
     if (proposal !== null) {
       // The buttons are below the diff.
-      box.current?.parentElement?.scrollIntoView({ block: 'nearest' });
+      box.current?.closest('.tk-Review-bar')?.scrollIntoView({ block: 'nearest' });
     }
     return remove;
   }, [cell, proposal, trans]);
@@ -290,17 +282,19 @@ export function PromptView(props: IProps): JSX.Element {
         </div>
       )}
       <div className="tk-Review-bar">
-        <textarea
-          ref={box}
-          className="tk-Box tk-Review-title"
-          aria-label={title}
-          aria-describedby={hint}
-          placeholder={title}
-          rows={1}
-          readOnly={asking !== null}
-          value={text}
-          onChange={event => set({ text: event.target.value })}
-        />
+        <div className="tk-Grow tk-Review-title" data-text={text}>
+          <textarea
+            ref={box}
+            className="tk-Box"
+            aria-label={title}
+            aria-describedby={hint}
+            placeholder={title}
+            rows={1}
+            readOnly={asking !== null}
+            value={text}
+            onChange={event => set({ text: event.target.value })}
+          />
+        </div>
         {asking !== null ? (
           button(trans.__('Stop'), stop)
         ) : isNew ? (

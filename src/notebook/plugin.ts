@@ -47,10 +47,11 @@ const trust: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Marks of cells that agents changed. */
+/** Marks of cells that agents changed or run. */
 const marks: JupyterFrontEndPlugin<void> = {
   id: 'tk-ai-extension:marks',
-  description: 'Marks the cells that agents changed, with a review to keep or undo changes.',
+  description:
+    'Marks the cells that agents changed, to keep or undo that, and those that they run.',
   autoStart: true,
   requires: [IActivities, INotebookTracker],
   optional: [ITranslator, IToolbarWidgetRegistry],
@@ -67,31 +68,15 @@ const marks: JupyterFrontEndPlugin<void> = {
       'tk-ai-review',
       panel => new ReviewItem(panel, found.of(panel), trans)
     );
-    eachNotebook(notebooks, panel => markCells(panel, found.of(panel), trans));
-  }
-};
-
-/** Running cells of agents, in prompts and in the toolbar. */
-const running: JupyterFrontEndPlugin<void> = {
-  id: 'tk-ai-extension:running',
-  description: 'Shows which cells agents run, in their prompts and in the toolbar.',
-  autoStart: true,
-  requires: [IActivities, INotebookTracker],
-  optional: [ITranslator, IToolbarWidgetRegistry],
-  activate: (
-    _: JupyterFrontEnd,
-    found: IActivities,
-    notebooks: INotebookTracker,
-    translator: ITranslator | null,
-    toolbar: IToolbarWidgetRegistry | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     toolbar?.addFactory<NotebookPanel>(
       FACTORY,
       'tk-ai-running',
       panel => new RunningItem(panel, found.of(panel), trans)
     );
-    eachNotebook(notebooks, panel => showRunning(panel, found.of(panel)));
+    eachNotebook(notebooks, panel => {
+      markCells(panel, found.of(panel), trans);
+      showRunning(panel, found.of(panel));
+    });
   }
 };
 
@@ -142,13 +127,6 @@ function eachNotebook(notebooks: INotebookTracker, done: (panel: NotebookPanel) 
   notebooks.widgetAdded.connect((_, panel) => done(panel));
 }
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [
-  activities,
-  trust,
-  marks,
-  running,
-  opener,
-  notebook
-];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [activities, trust, marks, opener, notebook];
 
 export default plugins;

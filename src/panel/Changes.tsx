@@ -38,7 +38,6 @@ export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
   const [failed, setFailed] = useState(false);
   const [read, setRead] = useState<{ net: Net | null; notebooks: string } | null>(null);
   const [opened, setOpened] = useState(false);
-  const [all, setAll] = useState(false);
   const cells = reviewOf(turn, journal);
   const notebooks = [...new Set(cells.map(each => each.notebook))].join('\n');
   // What was read has the notebooks' paths of that time.
@@ -60,11 +59,9 @@ export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
       isNewest = false;
     };
   }, [needsNet, notebooks, journal, controller, turn]);
-  const menu = (more: readonly IMenuItem[]): JSX.Element => (
-    <MenuButton icon={ellipsesIcon} label={trans.__('More')} items={[...more, ...items]} />
-  );
+  const menu = <MenuButton icon={ellipsesIcon} label={trans.__('More')} items={items} />;
   if (cells.length === 0) {
-    return <div className="tk-Changes-bar tk-mod-quiet">{menu([])}</div>;
+    return <div className="tk-Changes-bar tk-mod-quiet">{menu}</div>;
   }
   const open = cells.filter(
     ({ status, pending, ...each }) =>
@@ -124,16 +121,7 @@ export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
         {open.length === 0 && shown > 0 && decided.length > 0 && (
           <span className="tk-Changes-kept">{decided.join(', ')}</span>
         )}
-        {menu(
-          open.length > 1
-            ? [
-                {
-                  label: all ? trans.__('Hide all diffs') : trans.__('Show all diffs'),
-                  run: () => setAll(!all)
-                }
-              ]
-            : []
-        )}
+        {menu}
       </div>
       {message !== '' && (
         <div className="tk-Notice" role="status">
@@ -145,7 +133,6 @@ export function Changes({ turn, chat, items }: IChangesProps): JSX.Element {
           key={keyOf(each)}
           review={each}
           net={net?.get(keyOf(each)) ?? null}
-          open={all}
           onOpen={() => setOpened(true)}
           onUndo={() => void undo([each])}
         />
@@ -158,14 +145,12 @@ interface IProps {
   review: ICellReview;
   /** Its net change; null until it is loaded. */
   net: NetChange | null;
-  /** Whether its diff is shown initially. */
-  open: boolean;
   /** Loads the net changes. */
   onOpen: () => void;
   onUndo: () => void;
 }
 
-function CellChanges({ review, net, open, onOpen, onUndo }: IProps): JSX.Element {
+function CellChanges({ review, net, onOpen, onUndo }: IProps): JSX.Element {
   const { notebook: context, trans } = useServices();
   const { changes, notebook, cell } = review;
   const [first, last] = [changes[0] as CellChangedEvent, changes.at(-1) as CellChangedEvent];
@@ -182,7 +167,6 @@ function CellChanges({ review, net, open, onOpen, onUndo }: IProps): JSX.Element
   return (
     <Fold
       className="tk-CellChange"
-      open={open}
       summary={
         <>
           <span className="tk-CellChange-title">{words[action]}</span>

@@ -1,7 +1,7 @@
 import { FileDialog } from '@jupyterlab/filebrowser';
 import { closeIcon } from '@jupyterlab/ui-components';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
-import type { ClipboardEvent, JSX, KeyboardEvent, RefObject } from 'react';
+import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
 import { attachLocalFile, attachServerFile, refusal } from './attachments';
 import { ComposerBar, SendButtons } from './ComposerBar';
@@ -56,7 +56,6 @@ export function Composer({ panel }: IProps): JSX.Element {
   const replaced = kind === 'edit' ? (turns.find(each => each.id === turn)?.text ?? null) : null;
   const completer = useCompleter(draft.text, cursor, choose);
 
-  useAutosize(box, draft.text);
   useLayoutEffect(() => {
     if (chosen.current !== null) {
       box.current?.setSelectionRange(chosen.current, chosen.current);
@@ -139,7 +138,7 @@ export function Composer({ panel }: IProps): JSX.Element {
           onAttach={() => void onAttach()}
         />
       )}
-      <div className="tk-BoxFrame">
+      <div className="tk-BoxFrame tk-Grow" data-text={draft.text}>
         <textarea
           ref={box}
           className="tk-Box"
@@ -221,32 +220,4 @@ function Completions({ id, completer, choose }: ICompletionsProps): JSX.Element 
       </div>
     </div>
   );
-}
-
-/** Keep a text area as high as its text, up to its maximum height, also when its width changes. */
-function useAutosize(box: RefObject<HTMLTextAreaElement>, text: string): void {
-  useLayoutEffect(() => fit(box.current), [box, text]);
-  useEffect(() => {
-    const node = box.current;
-    if (node === null) {
-      return;
-    }
-    let width = 0;
-    // In a hidden panel the text has no height, so fit again when the width changes.
-    const observer = new ResizeObserver(() => {
-      if (node.clientWidth !== width) {
-        width = node.clientWidth;
-        fit(node);
-      }
-    });
-    observer.observe(node);
-    return () => observer.disconnect();
-  }, [box]);
-}
-
-function fit(box: HTMLTextAreaElement | null): void {
-  if (box !== null) {
-    box.style.height = 'auto';
-    box.style.height = `${box.scrollHeight + box.offsetHeight - box.clientHeight}px`;
-  }
 }

@@ -65,10 +65,6 @@ export function ContextChips(props: IProps): JSX.Element {
     (cell.selected.length > 0
       ? trans._n('%1 cell', '%1 cells', cell.selected.length)
       : activeCell && cell.cell && cellName(cell.cell.index, trans));
-  // By subject: the state of a chip is never that of another one. A repeated subject has a longer key.
-  const keys = draft.attached.map(each =>
-    [each.attachment.kind, each.notebook, each.label].join('\n')
-  );
   return (
     <div className="tk-Chips" role="group" aria-label={trans.__('Included in the message')}>
       {replaced !== null && (
@@ -90,10 +86,7 @@ export function ContextChips(props: IProps): JSX.Element {
       )}
       {draft.attached.map((each, place) => (
         <Chip
-          key={keys
-            .slice(0, place + 1)
-            .filter(each => each === keys[place])
-            .join()}
+          key={place}
           icon={ICONS[each.attachment.kind]}
           label={each.label}
           excluded={

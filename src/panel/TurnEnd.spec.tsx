@@ -189,19 +189,6 @@ describe('the changes of a turn', () => {
     await stage.settle();
     expect(stage.undone).toEqual([{ 7: ['z'], 8: ['z'] }]);
   });
-
-  it('can be shown all at once', async () => {
-    const stage = new Stage();
-    const other = change({ action: 'replace', cell: 'y', entry: 9, diff: '-a\n+b' });
-    await worked(stage, CHANGE, other);
-    pick('Show all diffs');
-    await stage.settle();
-    const changes = screen.getByRole('group', { name: 'Changes' });
-    expect([...changes.querySelectorAll('details')].map(each => each.open)).toEqual([true, true]);
-    pick('Hide all diffs');
-    await stage.settle();
-    expect([...changes.querySelectorAll('details')].map(each => each.open)).toEqual([false, false]);
-  });
 });
 
 describe('Keep', () => {
