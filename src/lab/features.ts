@@ -7,9 +7,7 @@ export type Feature =
   /** Agents read and change notebooks in open tabs. */
   | 'tabs'
   /** Controls have their place in a cell. */
-  | 'controls'
-  /** Files and cells are dragged to the chat. */
-  | 'dragging';
+  | 'controls';
 
 const results = new Map<Feature, boolean>();
 const failed = new Signal<object, Feature>(results);

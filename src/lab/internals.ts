@@ -2,7 +2,7 @@
 
 import type { Cell, CellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { MimeData } from '@lumino/coreutils';
-import { type PanelLayout, Widget } from '@lumino/widgets';
+import type { PanelLayout, Widget } from '@lumino/widgets';
 
 import { report, works } from './features';
 
@@ -56,22 +56,14 @@ export type Dragged =
   | { readonly kind: 'files'; readonly paths: readonly string[] }
   | { readonly kind: 'cells'; readonly ids: readonly string[] };
 
-/**
- * Return the files or cells that are dragged; null for anything else.
- *
- * The MIME types cannot be checked before a drag: if a notebook or the file browser sends an unknown
- * one, the feature is switched off.
- */
-export function draggedIn(data: MimeData, source: unknown): Dragged | null {
+/** Return the files or cells that are dragged; null for anything else. */
+export function draggedIn(data: MimeData): Dragged | null {
   if (data.hasData(FILES)) {
     return { kind: 'files', paths: data.getData(FILES) as string[] };
   }
   if (data.hasData(CELLS)) {
     const cells = data.getData(CELLS) as { id?: string }[];
     return { kind: 'cells', ids: cells.flatMap(({ id }) => (id === undefined ? [] : [id])) };
-  }
-  if (source instanceof Widget && /\bjp-(Notebook|DirListing)\b/.test(source.node.className)) {
-    report('dragging', false);
   }
   return null;
 }

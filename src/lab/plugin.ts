@@ -44,8 +44,6 @@ function fallback(feature: Feature, trans: TranslationBundle): string {
       return trans.__('Agents edit notebook files, not open tabs.');
     case 'controls':
       return trans.__('Marks and buttons are at the end of a cell.');
-    case 'dragging':
-      return trans.__('Files and cells cannot be dragged to the chat.');
   }
 }
 

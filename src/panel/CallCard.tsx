@@ -204,6 +204,8 @@ function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
       ) : (
         text !== '' && <LongText text={text} />
       )}
+      {/* Why it ended without an error of its own, such as the kernel's death. */}
+      {run.message != null && <div className="tk-Notice">{run.message}</div>}
     </div>
   );
 }

@@ -5,7 +5,7 @@ import type { ClipboardEvent, JSX, KeyboardEvent } from 'react';
 
 import { attachLocalFile, attachServerFile, refusal } from './attachments';
 import { ComposerBar, SendButtons } from './ComposerBar';
-import { ContextChips, PlanChip } from './ContextChips';
+import { ContextChips, ICONS, PlanChip } from './ContextChips';
 import { type ICompleter, type ICompletionPrefix, useCompleter } from './completion';
 import type { IOption } from './pointing';
 import { requestCards } from './Question';
@@ -182,6 +182,11 @@ interface ICompletionsProps {
   choose: (option: IOption, partial: ICompletionPrefix) => void;
 }
 
+function OptionIcon({ option }: { option: IOption }): JSX.Element | null {
+  const icon = option.attached && ICONS[option.attached.attachment.kind];
+  return icon ? <icon.react tag="span" width="12px" height="12px" /> : null;
+}
+
 /** The list of completions above the message box. */
 function Completions({ id, completer, choose }: ICompletionsProps): JSX.Element | null {
   const { trans } = useServices();
@@ -209,6 +214,7 @@ function Completions({ id, completer, choose }: ICompletionsProps): JSX.Element 
                 choose(option, partial);
               }}
             >
+              <OptionIcon option={option} />
               <span>{option.label}</span>
               <span className="tk-Completion-note">{option.note}</span>
             </li>

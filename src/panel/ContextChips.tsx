@@ -19,7 +19,8 @@ import { ToolButton } from './controls';
 import { useServices } from './services';
 import { goesWith, type IDraft, type ISeen } from '../state/compose';
 
-const ICONS: Record<Attachment['kind'], LabIcon> = {
+/** The icon of each kind of attachment. */
+export const ICONS: Record<Attachment['kind'], LabIcon> = {
   cell: codeIcon,
   output: codeIcon,
   error: codeIcon,

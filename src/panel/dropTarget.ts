@@ -56,7 +56,7 @@ export class DropTarget implements IDisposable {
   }
 
   private _within(event: Dragged): boolean {
-    const dragged = draggedIn(event.mimeData, event.source);
+    const dragged = draggedIn(event.mimeData);
     if (dragged === null) {
       return false;
     }
