@@ -282,7 +282,7 @@ export function PromptView(props: IProps): JSX.Element {
         </div>
       )}
       <div className="tk-Review-bar">
-        <div className="tk-Grow tk-Review-title" data-text={text}>
+        <div className="tk-Grow tk-Review-title" data-text={text || title}>
           <textarea
             ref={box}
             className="tk-Box"

@@ -110,6 +110,10 @@ export function Composer({ panel }: IProps): JSX.Element {
     controller.attach((value ?? []).map(file => attachServerFile(contents, file.path)));
   };
 
+  const placeholder =
+    kind === 'revise'
+      ? trans.__('Describe the changes to the plan')
+      : trans.__('Ask %1… (@ for context, / for commands)', agent ?? trans.__('Claude'));
   return (
     <div className="tk-Composer">
       <div role="status">
@@ -138,7 +142,7 @@ export function Composer({ panel }: IProps): JSX.Element {
           onAttach={() => void onAttach()}
         />
       )}
-      <div className="tk-BoxFrame tk-Grow" data-text={draft.text}>
+      <div className="tk-BoxFrame tk-Grow" data-text={draft.text || placeholder}>
         <textarea
           ref={box}
           className="tk-Box"
@@ -148,11 +152,7 @@ export function Composer({ panel }: IProps): JSX.Element {
             completer.options.length > 0 ? `${list}-${completer.active}` : undefined
           }
           aria-autocomplete="list"
-          placeholder={
-            kind === 'revise'
-              ? trans.__('Describe the changes to the plan')
-              : trans.__('Ask %1… (@ for context, / for commands)', agent ?? trans.__('Claude'))
-          }
+          placeholder={placeholder}
           rows={1}
           autoFocus={panel.opened}
           value={draft.text}

@@ -63,7 +63,7 @@ describe('a chat', () => {
     const [turn] = reduce(EMPTY, STORY).turns;
     expect(turn?.items.map(item => item.kind)).toEqual(['thinking', 'text', 'call', 'text']);
     expect(turn?.items[1]).toMatchObject({ text: 'I look.' });
-    expect(turn?.items[2]).toMatchObject({ status: 'complete', question: null });
+    expect(turn?.items[2]).toMatchObject({ status: 'complete' });
     expect(turn?.end).toBe('done');
   });
 
