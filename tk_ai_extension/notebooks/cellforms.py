@@ -193,7 +193,6 @@ def _as_float(number: int) -> Any:
 def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellContent:
     """Return a stored cell as a `CellContent`."""
     code = cell["cell_type"] == "code"
-    known = _KNOWN if has_ids(nbformat) else _KNOWN - {"id"}
     return CellContent(
         type=cell["cell_type"],
         source=joined(cell.get("source")),
@@ -201,7 +200,7 @@ def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellConten
         metadata=metadata_of(cell),
         execution_count=count_of(cell) if code else None,
         outputs=read_outputs(cell.get("outputs")) if code else (),
-        extra={key: value for key, value in cell.items() if key not in known},
+        extra={key: value for key, value in cell.items() if key not in _KNOWN},
     )
 
 

@@ -388,7 +388,7 @@ class StoredDocument(NotebookDocument):
             pulled = self._pulled(notebook)
             edit = pulled.edited(operations)
             made[:] = [(edit, self.notebook.running_cells(pulled.snapshot))]
-            return notebook.edited(edit)
+            return notebook.edited(edit.order, edit.contents)
 
         text = self._text
         async with text.lock:
@@ -423,7 +423,7 @@ class StoredDocument(NotebookDocument):
             if notebook.digest != base:
                 return notebook
             for edit in edits:
-                notebook = notebook.edited(edit)
+                notebook = notebook.edited(edit.order, edit.contents)
             made.append(self._with_outputs(notebook, runs))
             return made[0]
 

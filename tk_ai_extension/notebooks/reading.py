@@ -32,7 +32,6 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import JsonForm, Member, scan_object, skip
-from tk_ai_extension.notebooks.transactions import EditTransaction
 
 MAX_WARNINGS = 20
 CELL_DEPTH = 2
@@ -146,20 +145,27 @@ class StoredNotebook:
 
     # --- edits
 
-    def edited(self, edit: EditTransaction) -> StoredNotebook:
-        """Return the notebook after an edit; itself if nothing changes."""
+    def edited(
+        self, order: Sequence[int] | None, contents: Mapping[int, CellContent]
+    ) -> StoredNotebook:
+        """Return the notebook after an edit; itself if nothing changes.
+
+        Args:
+            order: The cells in their new order: an index, or a negative number for a new cell. None if
+                the order stays.
+            contents: The new and the changed cells.
+        """
         bodies: dict[int, EncodedCell] = {}
-        for slot, content in edit.contents.items():
+        for slot, content in contents.items():
             if slot < 0:
                 bodies[slot] = self.encoded(content)
             elif (body := self._changed(slot, content)) is not None:
                 bodies[slot] = body
-        notebook = self
-        if any(effect.reorders for effect in edit.effects):
-            notebook = self._reordered(edit, bodies)
-            places = {slot: edit.order.index(slot) for slot in bodies if slot in edit.order}
-            bodies = {place: bodies[slot] for slot, place in places.items() if slot >= 0}
-        return notebook.replaced(bodies)
+        if order is None or order == [*range(len(self.cells))]:
+            return self.replaced(bodies)
+        places = {slot: order.index(slot) for slot in bodies if slot >= 0 and slot in order}
+        replaced = {place: bodies[slot] for slot, place in places.items()}
+        return self._ordered(order, bodies).replaced(replaced)
 
     def replaced(self, bodies: Mapping[int, EncodedCell]) -> StoredNotebook:
         """Return the notebook with some cells, by index, rewritten; itself without any."""
@@ -176,36 +182,33 @@ class StoredNotebook:
             vars(made)["warnings"] = self.warnings
         return made
 
-    def _reordered(
-        self, edit: EditTransaction, bodies: Mapping[int, EncodedCell]
-    ) -> StoredNotebook:
-        """Return the notebook after the insertions, deletions and moves of an edit."""
-        cells, faults = list(self.cells), list(self.cell_faults)
-        chunks = Chunks(self)
-        for effect in edit.effects:
-            at = effect.index
-            match effect.action:
-                case "insert":
-                    body = bodies[effect.slot]
-                    cell_id = cellforms.id_of(body.stored, self.nbformat)
-                    cells.insert(at, read_cell(body.stored, at, "", cell_id))
-                    faults.insert(at, _cell_faults(body.stored))
-                    chunks.insert(at, body.data)
-                case "delete":
-                    del cells[at], faults[at]
-                    chunks.pop(at)
-                case "move":
-                    cells.insert(effect.to, cells.pop(at))
-                    faults.insert(effect.to, faults.pop(at))
-                    chunks.insert(effect.to, chunks.pop(at))
-                case _:
-                    pass  # `bodies` has what comes out in the end.
+    def _ordered(self, order: Sequence[int], new: Mapping[int, EncodedCell]) -> StoredNotebook:
+        """Return the notebook with its cells and new ones in this order."""
+        added = {slot: new[slot] for slot in order if slot < 0}
+        ids = {slot: cellforms.id_of(body.stored, self.nbformat) for slot, body in added.items()}
+        made = {slot: read_cell(body.stored, 0, "", ids[slot]) for slot, body in added.items()}
+        faults = {slot: _cell_faults(body.stored) for slot, body in added.items()}
+        bodies = [added[at].data if at < 0 else self.chunks[2 * at + 1] for at in order]
         return replace(
             self,
-            cells=placed(cells),
-            chunks=tuple(chunks.parts),
-            cell_faults=tuple(faults),
+            cells=placed([made[at] if at < 0 else self.cells[at] for at in order]),
+            chunks=self._joined(bodies),
+            cell_faults=tuple([faults[at] if at < 0 else self.cell_faults[at] for at in order]),
         )
+
+    def _joined(self, bodies: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return the chunks of these cells, with the white space of the present ones."""
+        if not bodies:
+            return (b"",)
+        line = self.form.line
+        ends = self.chunks[0], self.chunks[-1]
+        if len(self.chunks) < 3:
+            ends = line(CELL_DEPTH).encode(), line(CELL_DEPTH - 1).encode()
+        between = self.chunks[2:-1:2]
+        more = b"," + ends[0] if b"\n" in ends[0] else self.form.comma.encode()
+        between = (*between, *[between[0] if between else more] * len(bodies))
+        parts = [ends[0], *[part for pair in zip(bodies, between, strict=False) for part in pair]]
+        return (*parts[:-1], ends[1])
 
     def encoded(self, content: CellContent) -> EncodedCell:
         """Return a new cell in the form of the others."""
@@ -234,44 +237,6 @@ class StoredNotebook:
         before = cellforms.content_of(stored, self.nbformat)
         values = _changed_fields(stored, before, after, as_lines=self.as_lines)
         return self.updated(index, values) if values else None
-
-
-class Chunks:
-    """The chunks of a notebook (`StoredNotebook.chunks`) while cells are inserted and removed."""
-
-    def __init__(self, notebook: StoredNotebook) -> None:
-        self.parts = list(notebook.chunks)
-        form = notebook.form
-        is_empty = len(self.parts) < 3
-        self._first = form.line(CELL_DEPTH).encode() if is_empty else self.parts[0]
-        self._last = form.line(CELL_DEPTH - 1).encode() if is_empty else self.parts[-1]
-        if len(self.parts) > 3:
-            self._between = self.parts[2]
-        else:
-            on_lines = b"\n" in self._first
-            self._between = b"," + self._first if on_lines else form.comma.encode()
-
-    def insert(self, index: int, body: bytes) -> None:
-        """Insert a cell."""
-        at = 2 * index + 1
-        if len(self.parts) < 3:
-            self.parts = [self._first, body, self._last]
-        elif at < len(self.parts):
-            self.parts[at:at] = [body, self._between]
-        else:
-            self.parts[-1:-1] = [self._between, body]
-
-    def pop(self, index: int) -> bytes:
-        """Remove a cell and return it."""
-        at = 2 * index + 1
-        body = self.parts[at]
-        if len(self.parts) == 3:
-            self.parts = [b""]
-        elif at + 2 < len(self.parts):
-            del self.parts[at : at + 2]
-        else:
-            del self.parts[at - 1 : at + 1]
-        return body
 
 
 def _changed_fields(
