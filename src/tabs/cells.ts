@@ -33,7 +33,7 @@ export function normal(cell: nbformat.ICell): INormal {
     ...rest,
     source: Array.isArray(source) ? source.join('') : source,
     metadata: normalMetadata(metadata),
-    ...(!isSame(attachments ?? {}, {}) && { attachments }),
+    ...(!isCode && { attachments: attachments ?? {} }),
     ...(isCode && { outputs: (outputs ?? []) as nbformat.IOutput[] }),
     ...(isCode && { execution_count: (count ?? null) as number | null })
   };
@@ -57,6 +57,15 @@ export function isSame(one: unknown, other: unknown): boolean {
     return one === other;
   }
   return JSONExt.deepEqual(one as ReadonlyJSONValue, other as ReadonlyJSONValue);
+}
+
+/** Return the fields of a cell that differ from those of a former form of it. */
+export function changedFields(old: nbformat.ICell, cell: nbformat.ICell): Partial<INormal> {
+  const { id: _, ...was } = normal(old);
+  const { id: __, ...is } = normal(cell);
+  return Object.fromEntries(
+    Object.entries(is).filter(([name, value]) => !isSame(value, was[name]))
+  );
 }
 
 /** Return whether two notebooks have the same format version. */

@@ -3,7 +3,7 @@
 import type * as nbformat from '@jupyterlab/nbformat';
 
 import { textEdit } from '../common/sourceEdit';
-import { byId, isSame, normal } from './cells';
+import { byId, changedFields, normal } from './cells';
 import type { Step } from './protocol';
 
 /**
@@ -39,21 +39,12 @@ export function diffSteps(
 
 /** Return the step that changes a cell; null if it is equal. */
 function change(id: string, old: nbformat.ICell, cell: nbformat.ICell): Step | null {
-  const [was, is] = [normal(old), normal(cell)];
-  if (old.cell_type !== cell.cell_type || !isSame(was['attachments'], is['attachments'])) {
+  const { source, ...fields } = changedFields(old, cell);
+  if ('cell_type' in fields || 'attachments' in fields) {
     return { do: 'replace', id, cell };
   }
-  const step: Step = {
-    do: 'set',
-    id,
-    ...(was.source !== is.source && { source: [textEdit(was.source, is.source)] }),
-    ...(!isSame(was.metadata, is.metadata) && { metadata: is.metadata }),
-    ...(!isSame(was.outputs, is.outputs) && { outputs: is.outputs ?? [] }),
-    ...(was.execution_count !== is.execution_count && {
-      execution_count: is.execution_count ?? null
-    })
-  };
-  return Object.keys(step).length > 2 ? step : null;
+  const edits = source !== undefined && { source: [textEdit(normal(old).source, source)] };
+  return edits || Object.keys(fields).length > 0 ? { do: 'set', id, ...fields, ...edits } : null;
 }
 
 /** A sequence of ids that are not moved, by the place of its last one. */

@@ -3,7 +3,7 @@ import type * as nbformat from '@jupyterlab/nbformat';
 
 import { code } from '../testing/notebooks';
 import { OpenNotebook } from './openNotebook';
-import type { Step, TabRequest } from './protocol';
+import type { ILeft, Step, TabRequest } from './protocol';
 
 interface IAnswer {
   version: number;
@@ -20,15 +20,35 @@ class Page {
   order: string[] = [];
   private _known: Record<string, nbformat.ICell> = {};
   private _ops = 0;
+  private readonly _context: { model: { dirty: boolean } };
+  private _file: object[] = [];
 
   constructor() {
     const nothing = (): Promise<void> => Promise.resolve();
     const methods = ['save', 'revert', '_handleError', '_raiseConflict'];
     const context = {
       ...Object.fromEntries(methods.map(name => [name, nothing])),
-      model: { sharedModel: this.shared, cells: [], dirty: false, fromJSON: nothing }
+      model: {
+        sharedModel: this.shared,
+        cells: [],
+        dirty: false,
+        fromJSON: nothing,
+        toJSON: () => this.shared.toJSON()
+      },
+      contentsModel: { hash: 'known' }
     };
-    this.open = new OpenNotebook(context as never, {} as never, () => [], false);
+    this.open = new OpenNotebook(context as never, {} as never, () => [], true);
+    this._context = context;
+  }
+
+  /** Save as the server does, and return the sources in the file. */
+  async save(): Promise<string[]> {
+    this._context.model.dirty = true;
+    const { left } = (await this.open.answer({ method: 'save' })) as { left: ILeft };
+    const order = left.order ?? this._file.map((_, number) => number);
+    this._file = order.map(number => ({ ...this._file[number], ...left.cells[number] }));
+    await this.open.answer({ method: 'written', hash: 'known' });
+    return this._file.map(cell => (cell as nbformat.ICell).source as string);
   }
 
   async ask(request: TabRequest): Promise<IAnswer> {
@@ -65,7 +85,7 @@ function below(count: number): number {
   return Math.floor(Math.random() * count);
 }
 
-it('reads and writes the same cell, also where two have one id', async () => {
+it('reads, writes and saves the same cell, also where two have one id', async () => {
   const page = new Page();
   const { shared } = page;
   for (let step = 0; step < 150; step++) {
@@ -106,6 +126,9 @@ it('reads and writes the same cell, also where two have one id', async () => {
     }
     expect(page.sources).toEqual(expected);
     expect(page.known).toEqual(expected);
+    if (below(3) === 0) {
+      expect(await page.save()).toEqual(expected);
+    }
   }
 });
 

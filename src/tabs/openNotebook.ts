@@ -6,14 +6,14 @@ import type { Contents } from '@jupyterlab/services';
 import { JSONExt, UUID } from '@lumino/coreutils';
 
 import { backOff } from '../api/retry';
-import { isOfOneFormat } from './cells';
+import { changedFields, isOfOneFormat, isSame } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
 import { setOutputs, type WrittenOutputs } from './outputs';
-import type { IApply, IChanges, IOutputs, TabRequest, Step } from './protocol';
+import type { IApply, ILeft, IOutputs, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
 import { RoomSave } from './roomSave';
-import { SaveQueue } from './saveQueue';
+import { type IState, SaveQueue } from './saveQueue';
 import { applySteps } from './applySteps';
 import { threeWayMerge } from './threeWayMerge';
 
@@ -47,15 +47,12 @@ export class OpenNotebook {
           context,
           contents,
           {
-            changes: () => this.versions.now,
+            state: content => ({ content, version: this.versions.now, keys: this._keys() }),
             merge: this._merge.bind(this),
-            isSaved: version => this._onSaved(version)
+            unsaved: this._unsaved.bind(this)
           },
           isAsInFile ? context.model.sharedModel.toJSON() : null
         );
-    if (isAsInFile) {
-      this._onSaved(this.versions.now);
-    }
   }
 
   /** The page's id for this notebook. */
@@ -83,7 +80,7 @@ export class OpenNotebook {
       case 'outputs':
         return this._outputs(request);
       case 'save':
-        return { base: await this._saving.save(this._isOurs(request)) };
+        return { left: await this._saving.save() };
       case 'written':
         this._saving.written(request.hash);
         return {};
@@ -156,7 +153,7 @@ export class OpenNotebook {
       changed,
       more,
       ...(versions.orderVersion > since && {
-        order: model.cells.map(cell => versions.keyOf(cell))
+        order: this._keys()
       }),
       ...(versions.metadataVersion > since && {
         metadata: model.metadata,
@@ -165,20 +162,50 @@ export class OpenNotebook {
     };
   }
 
+  /** Return the keys of the cells, in order. */
+  private _keys(): string[] {
+    return this.context.model.sharedModel.cells.map(cell => this.versions.keyOf(cell));
+  }
+
+  /** Return what the notebook has and a former state lacks; null if a save must write it whole. */
+  private _unsaved({ content, version, keys }: IState): Omit<ILeft, 'base'> | null {
+    const { versions } = this;
+    const model = this.context.model.sharedModel;
+    const { metadata, nbformat, nbformat_minor } = model;
+    if (
+      versions.metadataVersion > version &&
+      !isSame({ metadata, nbformat, nbformat_minor }, { ...content, cells: undefined })
+    ) {
+      return null;
+    }
+    const numbers = new Map(keys.map((key, number) => [key, number]));
+    const order: number[] = [];
+    const cells: Record<number, object> = {};
+    let added = 0;
+    for (const cell of model.cells) {
+      const key = versions.keyOf(cell);
+      const number = numbers.get(key) ?? --added;
+      order.push(number);
+      if (versions.at(key) > version) {
+        const old = content.cells[number];
+        cells[number] = old === undefined ? cell.toJSON() : changedFields(old, cell.toJSON());
+      }
+    }
+    const isLarge = JSON.stringify(cells).length > MAX_ANSWER;
+    return isLarge ? null : { cells, ...(versions.orderVersion > version && { order }) };
+  }
+
   private _apply(request: IApply): object {
     let applied = this._operations.has(request.op);
     const isThere = request.reverts === undefined || this._operations.has(request.reverts);
     if (!applied && isThere && this._isCurrent(request)) {
-      const before = this.versions.now;
       this._applySteps(request.steps, cell => this.versions.keyOf(cell));
-      this._noteOurs(before, request.op);
       this._remember(request.op);
       applied = true;
     }
     const stays = !applied && request.reverts !== undefined && isThere;
     const changes = this._changes(request.since);
-    const base = applied && this._isOurs(request) ? this._saving.hold() : null;
-    return { applied, stays, base, ...changes };
+    return { applied, stays, left: applied ? this._saving.offer() : null, ...changes };
   }
 
   /**
@@ -265,7 +292,6 @@ export class OpenNotebook {
       this._written.delete(request.cell);
       return { gone: true };
     }
-    const before = this.versions.now;
     if (request.start) {
       for (const cell of cells) {
         if (cell.sharedModel === shared) {
@@ -273,33 +299,7 @@ export class OpenNotebook {
         }
       }
     }
-    const answer = setOutputs(shared as YCodeCell, request, this._written);
-    this._noteOurs(before, request.cell);
-    return answer;
-  }
-
-  // --- what the server alone has changed
-
-  private _onSaved(version: number): void {
-    this._inFile = version;
-    this._ours.clear();
-  }
-
-  /** Note a change of the server: an operation, or the outputs of a cell. */
-  private _noteOurs(before: number, change: string): void {
-    if (before === this._inFile && this.versions.now !== before) {
-      this._inFile = this.versions.now;
-      this._ours.add(change);
-    }
-  }
-
-  /** Whether the notebook differs from the file by what the server knows of, and by nothing else. */
-  private _isOurs({ ops, cells }: IChanges): boolean {
-    if (ops === undefined || cells === undefined || this._inFile !== this.versions.now) {
-      return false;
-    }
-    const known = new Set([...ops, ...cells]);
-    return known.size === this._ours.size && [...known].every(each => this._ours.has(each));
+    return setOutputs(shared as YCodeCell, request, this._written);
   }
 
   private readonly _saving: SaveQueue | RoomSave;
@@ -308,7 +308,4 @@ export class OpenNotebook {
   /** The number of times that it had to catch up: a new one ends the retries of the one before. */
   private _round = 0;
   private readonly _operations = new Set<string>();
-  /** The version up to which the notebook differs from the file by changes of the server alone. */
-  private _inFile = -1;
-  private readonly _ours = new Set<string>();
 }

@@ -44,16 +44,17 @@ export interface IRead {
   since: number;
 }
 
-/**
- * The operations, and the cells with outputs, that the server knows of since the last save. If the
- * notebook differs from the file by these alone, the server makes them in the file.
- */
-export interface IChanges {
-  ops?: string[];
-  cells?: string[];
+/** What an open notebook has and its file lacks. The server writes it, and the page waits for that. */
+export interface ILeft {
+  /** The hash of the file. */
+  base: string;
+  /** The cells by their numbers in the file, new ones by negative numbers; absent if the order stays. */
+  order?: number[];
+  /** The new cells, and of others the fields that differ, by these numbers. */
+  cells: Record<number, object>;
 }
 
-export interface IApply extends IChanges {
+export interface IApply {
   method: 'apply';
   op: string;
   /** The operation that this one takes back, if it was applied. */
@@ -77,10 +78,6 @@ export interface IOutputs {
   execution_count?: number | null;
 }
 
-export interface ISave extends IChanges {
-  method: 'save';
-}
-
 export interface IWritten {
   method: 'written';
   /** The hash of the file that the server has written; null if it has not. */
@@ -88,7 +85,8 @@ export interface IWritten {
 }
 
 /** A request of the server to a notebook. */
-export type TabRequest = IRead | IApply | IOutputs | ISave | IWritten | { method: 'refresh' };
+export type TabRequest =
+  IRead | IApply | IOutputs | IWritten | { method: 'save' } | { method: 'refresh' };
 
 /** `written` has no id, and no answer. */
 export type IncomingRequest = TabRequest & { id: number; tab: string };

@@ -29,7 +29,7 @@ export class RoomSave {
   }
 
   /** The room alone writes its file. */
-  hold(): null {
+  offer(): null {
     return null;
   }
 

@@ -7,15 +7,23 @@ import { PromiseDelegate } from '@lumino/coreutils';
 
 import { type IContextMethods, noteWritten, replaceMethods } from '../lab/context';
 import { isSameContent } from './cells';
+import type { ILeft } from './protocol';
 import { Refusal } from './protocol';
 
 type Context = DocumentRegistry.Context;
 type Content = nbformat.INotebookContent;
 
+/** The content of a notebook at a version, with the keys of its cells. */
+export interface IState {
+  content: Content;
+  version: number;
+  keys: string[];
+}
+
 /** The open document of a notebook. */
 export interface IOpenContent {
-  /** Return the version of the last change. */
-  changes(): number;
+  /** Return the present state, given its content. */
+  state(content: Content): IState;
   /**
    * Merge the file with the unsaved changes.
    *
@@ -24,8 +32,8 @@ export interface IOpenContent {
    * @throws Refusal - There is a conflict.
    */
   merge(file: Content, base: Content | null, load: (file: Content) => void): void;
-  /** Note that the file has this version of the notebook, or is about to; -1 for no known one. */
-  isSaved(version: number): void;
+  /** Return what the document has and a former state lacks; null if a save must write it whole. */
+  unsaved(state: IState): Omit<ILeft, 'base'> | null;
 }
 
 /** Milliseconds in which the server writes the file: then saves go on. */
@@ -46,14 +54,15 @@ const SIGN = 10_000;
 export class SaveQueue {
   /**
    * @param _open - The open document.
-   * @param _file - The content of the file; null if unknown.
+   * @param file - The content of the file, if the document is as it; else null.
    */
   constructor(
     private readonly _context: Context,
     private readonly _contents: Contents.IManager,
     private readonly _open: IOpenContent,
-    private _file: Content | null
+    file: Content | null
   ) {
+    this._file = file && _open.state(file);
     this._own = replaceMethods(_context, own => ({
       // While its dialog is open, JupyterLab calls these itself.
       save: () => (this._isAsking ? own.save() : this._queue(() => this._saveForPerson())),
@@ -67,57 +76,75 @@ export class SaveQueue {
   /**
    * Save for an agent: throw where a dialog would open.
    *
-   * @param isOurs - Whether the notebook differs from the file by changes of the server alone.
-   * @returns See `hold`.
+   * @returns What the server has to write, for which later saves wait; null if it is saved.
    */
-  async save(isOurs: boolean): Promise<string | null> {
-    this.written(null);
-    const hash = isOurs ? this.hold() : null;
-    if (hash === null) {
-      await this._saveForAgent();
-    }
-    return hash;
+  async save(): Promise<ILeft | null> {
+    const answer = new PromiseDelegate<ILeft | null>();
+    this._queueForAgent(async () => {
+      const left = this._leave();
+      if (left === null) {
+        await this._saveForAgent();
+      }
+      answer.resolve(left);
+      await this._held?.promise;
+    }).catch(answer.reject.bind(answer));
+    return answer.promise;
   }
 
-  /**
-   * Leave a save to the server, for a notebook that differs from the file by its changes alone.
-   *
-   * @returns The hash of the file that the server has to write; saves wait until then. Null if the
-   *   page has to save.
-   */
-  hold(): string | null {
-    const hash = this._hash ?? this._context.contentsModel?.hash ?? null;
-    if (hash !== null && this._working === 0 && !this._isAsking) {
-      const settled = new PromiseDelegate<void>();
-      const timer = window.setTimeout(() => this.written(null), WRITE);
-      void settled.promise.then(() => window.clearTimeout(timer));
-      const content = this._context.model.toJSON() as Content;
-      this._held = { content, changes: this._open.changes(), settled };
-      this._open.isSaved(this._held.changes);
-      void this._queue(() => settled.promise);
-      return hash;
+  /** Return what the server has to write, as `save` does; null if that has to wait for other saves. */
+  offer(): ILeft | null {
+    const left = this._working === 0 && !this._isAsking ? this._leave() : null;
+    const held = this._held;
+    if (left !== null && held !== null) {
+      void this._queue(() => held.promise);
     }
-    return null;
+    return left;
+  }
+
+  private _leave(): ILeft | null {
+    const { model, contentsModel } = this._context;
+    const base = this._hash ?? contentsModel?.hash ?? null;
+    if (!model.dirty || base === null || this._file === null || this._unconfirmed !== null) {
+      return null;
+    }
+    // JupyterLab adds missing metadata as it returns the content.
+    const state = this._open.state(model.toJSON() as Content);
+    const unsaved = this._open.unsaved(this._file);
+    if (unsaved === null) {
+      return null;
+    }
+    this._unconfirmed = state;
+    const held = (this._held = new PromiseDelegate<void>());
+    const timer = window.setTimeout(() => this.written(null), WRITE);
+    void held.promise.then(() => window.clearTimeout(timer));
+    return { base, ...unsaved };
   }
 
   /** The server has written the file, or it has not. */
   written(hash: string | null): void {
-    const held = this._held;
-    if (held === null) {
+    const [held, written] = [this._held, this._unconfirmed];
+    if (held === null || written === null) {
       return;
     }
     this._held = null;
-    if (hash === null) {
-      this._open.isSaved(-1);
-    } else {
+    if (hash !== null) {
+      this._confirm(written);
       this._hash = hash;
-      this._file = held.content;
-      if (this._open.changes() === held.changes) {
-        this._context.model.dirty = false;
-      }
+      this._context.model.dirty = !this._isNow(written);
       this._signSoon();
     }
-    held.settled.resolve();
+    held.resolve();
+  }
+
+  /** The file has this state. */
+  private _confirm(state: IState | null): void {
+    this._file = state;
+    this._unconfirmed = null;
+    this._hash = null;
+  }
+
+  private _isNow({ content, version }: IState): boolean {
+    return this._open.state(content).version === version;
   }
 
   private _signSoon(): void {
@@ -135,29 +162,19 @@ export class SaveQueue {
   }
 
   private async _saveForAgent(): Promise<void> {
-    // Callers share a save that waits in the queue.
-    const next = (this._next ??= this._queueForAgent(async () => {
-      this._next = null;
-      if (!this._context.model.dirty) {
-        return;
+    if (!this._context.model.dirty) {
+      return;
+    }
+    try {
+      await this._takeFile();
+      await this._withoutDialogs(() => this._saveAll());
+    } catch (error) {
+      if (error instanceof Refusal) {
+        throw error;
       }
-      try {
-        await this._takeFile();
-        await this._withoutDialogs(() => this._saveAll());
-      } catch (error) {
-        if (error instanceof Refusal) {
-          throw error;
-        }
-        const { message, response } = error as { message?: string; response?: Response };
-        throw new Refusal('save_failed', message ?? String(error), response?.status ?? 0);
-      }
-    }));
-    await next.finally(() => {
-      // It may have been rejected before its turn.
-      if (this._next === next) {
-        this._next = null;
-      }
-    });
+      const { message, response } = error as { message?: string; response?: Response };
+      throw new Refusal('save_failed', message ?? String(error), response?.status ?? 0);
+    }
   }
 
   /**
@@ -172,27 +189,21 @@ export class SaveQueue {
   // --- the file
 
   private async _takeFile(): Promise<void> {
-    const { _hash: hash } = this;
     // JupyterLab compares the file with what it has read or saved itself.
-    if (hash !== null || (await this._isOutdated())) {
-      const isForUs = hash !== null && (await this._stored()).hash === hash;
-      this._taking = isForUs ? 'ours' : 'theirs';
-      await this._withoutDialogs(this._own.revert).finally(() => (this._taking = null));
+    if (this._hash !== null || (await this._isOutdated())) {
+      this._isTaking = true;
+      await this._withoutDialogs(this._own.revert).finally(() => (this._isTaking = false));
     }
   }
 
   /** Whether the file changed since it was read or saved here. */
   private async _isOutdated(): Promise<boolean> {
     const known = this._context.contentsModel;
-    const now = await this._stored();
+    const now = await this._contents.get(this._context.path, { content: false, hash: true });
     if (known?.hash && now.hash) {
       return known.hash !== now.hash;
     }
     return known !== null && known.last_modified !== now.last_modified;
-  }
-
-  private _stored(): Promise<Contents.IModel> {
-    return this._contents.get(this._context.path, { content: false, hash: true });
   }
 
   /**
@@ -202,24 +213,18 @@ export class SaveQueue {
    * person to choose.
    */
   private _load(file: Content, load: (file: Content) => void): void {
-    if (this._taking !== null) {
+    if (this._isTaking) {
       // The file may be from a save whose response was lost.
       const unconfirmed = this._unconfirmed?.content;
-      const base = unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file;
-      this._open.merge(
-        file,
-        base && this._taking === 'ours' ? withOutputs(base, file) : base,
-        load
-      );
+      const base =
+        unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file?.content;
+      this._open.merge(file, base ?? null, load);
     } else {
       load(file);
     }
-    this._file = file;
-    this._unconfirmed = null;
-    this._hash = null;
-    if (!this._context.model.dirty || this._taking === null) {
-      this._open.isSaved(this._open.changes());
-    }
+    const isMerged = this._isTaking && this._context.model.dirty;
+    const keys = file.cells.map(cell => cell['id'] as string);
+    this._confirm(isMerged ? { content: file, version: -1, keys } : this._open.state(file));
   }
 
   // --- saves
@@ -238,13 +243,8 @@ export class SaveQueue {
       return;
     }
     const written = this._unconfirmed;
-    this._file = written?.content ?? null;
-    this._unconfirmed = null;
-    this._hash = null;
-    if (written !== null) {
-      this._open.isSaved(written.changes);
-    }
-    if (this._open.changes() !== written?.changes) {
+    this._confirm(written);
+    if (written === null || !this._isNow(written)) {
       // Changes made during the save are not in the file, although JupyterLab clears the flag.
       this._context.model.dirty = true;
     }
@@ -256,7 +256,7 @@ export class SaveQueue {
     const release = noteWritten(this._context.model, content => {
       if (!isNoted) {
         isNoted = true;
-        this._unconfirmed = { content: content as Content, changes: this._open.changes() };
+        this._unconfirmed = this._open.state(content as Content);
       }
     });
     await this._own.save().finally(release);
@@ -310,40 +310,23 @@ export class SaveQueue {
 
   private readonly _own: IContextMethods;
   private _last: Promise<void> = Promise.resolve();
-  private _next: Promise<void> | null = null;
   /** The agents that wait; rejected when a dialog opens. */
   private readonly _agents = new Set<PromiseDelegate<never>>();
   /** The jobs in the queue. */
   private _working = 0;
   /** The hash of the file if the server has written it since JupyterLab read or saved it. */
   private _hash: string | null = null;
-  /** What the server is writing. */
-  private _held: { content: Content; changes: number; settled: PromiseDelegate<void> } | null =
-    null;
+  /** What is in the file; null if unknown. */
+  private _file: IState | null;
+  /** What the server or a save writes, until that is known to be in the file. */
+  private _unconfirmed: IState | null = null;
+  /** Settled when the server has written. */
+  private _held: PromiseDelegate<void> | null = null;
   private _signing: number | null = null;
   private _isAsking = false;
-  /** Whose file is merged: as the server wrote it for this page, or another one; null for none. */
-  private _taking: 'ours' | 'theirs' | null = null;
+  /** Whether the file is merged. */
+  private _isTaking = false;
   private _hidesDialogs = false;
-  /** What a save wrote, until its response arrives. */
-  private _unconfirmed: { content: Content; changes: number } | null = null;
-}
-
-/**
- * Return a notebook with the outputs of another one.
- *
- * What the server writes for this page may have later outputs than the page had when it asked. The
- * server sends them here as well, so they are no change by somebody else.
- */
-function withOutputs(notebook: Content, { cells }: Content): Content {
-  const others = new Map(cells.map(cell => [cell['id'], cell]));
-  return {
-    ...notebook,
-    cells: notebook.cells.map(cell => {
-      const { outputs, execution_count } = others.get(cell['id']) ?? cell;
-      return cell.cell_type === 'code' ? { ...cell, outputs, execution_count } : cell;
-    })
-  };
 }
 
 function changed(): Refusal {

@@ -129,8 +129,8 @@ async def test_a_tab_that_is_closed_in_the_middle_leaves_the_change_to_the_file(
     harness: TabHarness, at: str
 ) -> None:
     document = await harness.document()
-    if at == "save":  # Only then the page saves.
-        await harness.person.type(PATH, 1, " typed")
+    if at == "save":
+        harness.page.notebooks[PATH].describe(title="typed")
 
     async def closed(_: Json) -> None:
         await harness.page.unload()
@@ -149,6 +149,7 @@ async def test_a_change_that_was_saved_before_the_tab_was_closed_is_not_made_aga
     harness: TabHarness,
 ) -> None:
     document = await harness.document()
+    harness.page.notebooks[PATH].describe(title="typed")
 
     async def saved_and_closed(_: Json) -> None:
         await harness.page.save(PATH)
@@ -187,6 +188,7 @@ async def test_a_change_that_cannot_be_saved_stays_where_a_person_goes_on_with_i
 ) -> None:
     document, opened = await harness.document(), harness.page.notebooks[PATH]
     await harness.person.type(PATH, 1, " typed")
+    opened.describe(title="typed")
 
     async def typed_while_another_program_writes(_: Json) -> None:
         opened.edit(opened.cells[0], source="x typed")

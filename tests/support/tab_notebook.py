@@ -28,9 +28,7 @@ class TabNotebook:
         saved_version: The version in the file.
         operations: Completed operations of the server.
         saving: Held during a save.
-        in_file: The version up to which it differs from the file by changes of the server alone.
-        ours: These changes: ids of operations, and of cells with outputs.
-        held: Set while the server writes the file.
+        held: Set when the server has written the file.
         focused: Whether it has the focus.
     """
 
@@ -41,10 +39,10 @@ class TabNotebook:
         self.operations: dict[str, None] = {}
         self.saving = asyncio.Lock()
         self.focused = True
-        self.in_file = -1
-        self.ours: dict[str, None] = {}
         self.held: asyncio.Event | None = None
-        self.held_version = 0
+        self._saved_cells: list[Json] = []
+        self._held_as: tuple[int, list[Json]] = 0, []
+        self._is_unknown = False
         self._written: dict[str, list[Json]] = {}
         self.load(content, hash)
 
@@ -74,25 +72,31 @@ class TabNotebook:
         """Whether there are unsaved changes."""
         return self.version > self.saved_version
 
-    def is_saved(self, version: int) -> None:
-        """Note that the file has a version."""
-        self.saved_version = self.in_file = version
-        self.ours = {}
+    def is_saved(self, version: int, cells: list[Json] | None = None) -> None:
+        """Note that the file has a version, with these cells; default: the present ones."""
+        self.saved_version = version
+        self._saved_cells = copy.deepcopy(self.cells) if cells is None else cells
+        self._is_unknown = False
 
-    def _note_ours(self, before: int, change: str) -> None:
-        """Note a change of the server."""
-        if before == self.in_file:
-            self.in_file = self.version
-            self.ours[change] = None
-
-    def hold(self, ops: list[str], cells: list[str]) -> str | None:
-        """Return the file's hash if the server can make all changes to the file; wait for it then."""
-        if self.in_file != self.version or self.saving.locked() or {*ops, *cells} != {*self.ours}:
+    def offer(self) -> Json | None:
+        """Return what the file lacks, which the server has to write; None if the page saves."""
+        is_whole = self._rest_at > self.saved_version
+        if not self.dirty or self.held or self.saving.locked() or self._is_unknown or is_whole:
             return None
+        numbers = {cell["id"]: number for number, cell in enumerate(self._saved_cells)}
+        new = (cell["id"] for cell in self.cells if cell["id"] not in numbers)
+        numbers |= {cell_id: -1 - number for number, cell_id in enumerate(new)}
+        cells: Json = {}
+        for cell in self.cells:
+            number = numbers[cell["id"]]
+            old = self._saved_cells[number] if number >= 0 else {}
+            fields = {name: value for name, value in cell.items() if old.get(name) != value}
+            if fields:
+                cells[str(number)] = copy.deepcopy(fields)
         self.held = asyncio.Event()
-        self.held_version = self.version
-        self.ours = {}
-        return self.hash
+        self._held_as = self.version, copy.deepcopy(self.cells)
+        order = [numbers[cell["id"]] for cell in self.cells]
+        return {"base": self.hash, "order": order, "cells": cells}
 
     def written(self, digest: str | None) -> None:
         """Note that the server has written the file, or has not."""
@@ -100,11 +104,10 @@ class TabNotebook:
             return
         self.held.set()
         self.held = None
-        if digest is None:
-            self.in_file = -1
-        else:
+        self._is_unknown = digest is None
+        if digest is not None:
             self.hash = digest
-            self.saved_version = self.held_version
+            self.is_saved(*self._held_as)
 
     def description(self) -> Json:
         """Return its entry in the page's report."""
@@ -125,6 +128,11 @@ class TabNotebook:
         """Change fields of a cell."""
         cell.update(fields)
         self._touch(cell)
+
+    def describe(self, **metadata: Any) -> None:
+        """Change the notebook's metadata, which a page saves itself."""
+        self.rest["metadata"] |= metadata
+        self._rest_at = self._next()
 
     def insert(self, index: int, cell: Json) -> None:
         """Insert a cell."""
@@ -168,19 +176,16 @@ class TabNotebook:
     def apply(self, question: Json, limit: int) -> Json:
         """Apply steps if their preconditions hold (compare-and-set); idempotent."""
         since, op = question["since"], question["op"]
-        applied, before = op in self.operations, self.version
+        applied = op in self.operations
         is_there = question.get("reverts", op) in {*self.operations, op}
         if not applied and is_there and self._is_as_seen(question["needs"], since):
             for step in question["steps"]:
                 self._carry_out(step)
             self.operations[op] = None
-            self._note_ours(before, op)
             applied = True
         stays = not applied and question.get("reverts") in self.operations
-        base = None
-        if applied and "ops" in question and self.held is None:
-            base = self.hold(question["ops"], question["cells"])
-        return {"applied": applied, "stays": stays, "base": base, **self.changes(since, limit)}
+        left = self.offer() if applied else None
+        return {"applied": applied, "stays": stays, "left": left, **self.changes(since, limit)}
 
     def _is_as_seen(self, needs: Json, since: int) -> bool:
         if needs["order"] and self._order_at > since:
@@ -242,10 +247,8 @@ class TabNotebook:
             outputs[:] = question["whole"]
         if question.get("finish"):
             fields = {"execution_count": question["execution_count"], "execution_state": "idle"}
-        before = self.version
         if fields or outputs != cell["outputs"]:
             self.edit(cell, outputs=outputs, **fields)
-            self._note_ours(before, question["cell"])
         self._written[question["cell"]] = list(outputs)
         return {"applied": True, "count": len(outputs)}
 

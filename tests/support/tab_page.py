@@ -175,12 +175,12 @@ class TabPage:
             case "outputs":
                 return notebook.set_outputs(question)
             case "save":
-                if "ops" in question and notebook.held is None:
-                    base = notebook.hold(question["ops"], question["cells"])
-                    if base is not None:
-                        return {"base": base}
-                await self.save(notebook.path)
-                return {}
+                while notebook.held is not None:
+                    await asyncio.wait_for(notebook.held.wait(), DEADLINE)
+                left = notebook.offer()
+                if left is None:
+                    await self.save(notebook.path)
+                return {"left": left}
             case "refresh":
                 await self._refresh(notebook)
                 return {}

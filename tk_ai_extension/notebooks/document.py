@@ -400,18 +400,15 @@ class StoredDocument(NotebookDocument):
             await self.refresh_tabs()
         return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
 
-    async def write_changes(
-        self, base: str, edits: Sequence[EditTransaction], runs: Sequence[RunningOutputs]
-    ) -> str | None:
-        """Make changes to the stored notebook that were made in a tab.
+    async def write_left(self, left: Json) -> str | None:
+        """Write what a page has and the stored notebook lacks.
 
         Args:
-            base: The hash that the file must have.
-            edits: Edits, in order, of this notebook.
-            runs: Cells with new outputs.
+            left: What the page says of it; see `src/tabs/protocol.ts`.
 
         Returns:
-            The file's hash afterwards; None if it was not ``base``, or a save hook changed more.
+            The file's hash afterwards; None if it was another one than the page knows, or a save hook
+            changed more.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound, InvalidNotebook.
@@ -420,11 +417,9 @@ class StoredDocument(NotebookDocument):
 
         def make(notebook: StoredNotebook) -> StoredNotebook:
             made.clear()
-            if notebook.digest != base:
+            if notebook.digest != left["base"]:
                 return notebook
-            for edit in edits:
-                notebook = notebook.edited(edit.order, edit.contents)
-            made.append(self._with_outputs(notebook, runs))
+            made.append(notebook.saved(left.get("order"), left["cells"]))
             return made[0]
 
         text = self._text

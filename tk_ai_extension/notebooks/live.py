@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,7 +46,7 @@ from tk_ai_extension.notebooks.outputs import (
     RunningOutputs,
     SinkGone,
 )
-from tk_ai_extension.notebooks.pages import LeftSave, Pages, Tab, TabGone, TabRefused
+from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, TabRefused, Write
 from tk_ai_extension.notebooks.reading import TabReplica
 from tk_ai_extension.notebooks.transactions import (
     EditTransaction,
@@ -162,7 +162,6 @@ class LiveDocument(NotebookDocument):
         with suppress(ToolError):
             # A save that fails is made again, and is an error of the run that made the outputs.
             await self._save_ended_runs()
-        tab.write = self._kept.write_changes
         replica = tab.replica
         if not replica.checked:
             try:
@@ -199,18 +198,16 @@ class LiveDocument(NotebookDocument):
         if tab is None:
             return await self._kept.apply(operations)
         self._kept.check_writable()
-        async with AsyncExitStack() as stack:
-            return await self._apply_in(tab, operations, stack, reads=number > 0)
+        return await self._apply_in(tab, operations, reads=number > 0)
 
     async def _apply_in(
-        self, tab: Tab, operations: Sequence[Operation], stack: AsyncExitStack, *, reads: bool
+        self, tab: Tab, operations: Sequence[Operation], *, reads: bool
     ) -> Applied | None:
         """Apply operations in the tab; return None if the edit must be computed again.
 
         Args:
             tab: The tab.
             operations: The operations.
-            stack: Lets others save the tab afterwards.
             reads: Whether the tab is read first.
         """
         live: LiveEdit | None = None
@@ -226,7 +223,6 @@ class LiveDocument(NotebookDocument):
                 if not edit.effects:
                     return Applied(pulled.snapshot, ())
                 live = LiveEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
-                stack.push_async_callback(live.release)
                 if not await live.apply():
                     return None
                 after = replica.snapshot(self.path)
@@ -264,7 +260,7 @@ class LiveDocument(NotebookDocument):
         else:
             await self._save_ended_runs()
             try:
-                await self._tabs.save(tab)
+                await self._tabs.save(tab, self._kept.write_left)
             except TabGone:
                 raise TabOffline(f"The tab with {self.path} does not answer.") from None
             except TabRefused as error:
@@ -279,7 +275,9 @@ class LiveDocument(NotebookDocument):
             snapshot = replica.snapshot(self.path)
             cell = find(snapshot)
             known = None if cell is None else replica.ids[cell.index]
-            return RunningCell(cell, len(snapshot.cells), TabSink(self._tabs, tab, known))
+            return RunningCell(
+                cell, len(snapshot.cells), TabSink(self._tabs, tab, known, self._kept.write_left)
+            )
 
         return await self._query(partial(self._kept.locate, find), in_tab, runs=True)
 
@@ -322,9 +320,8 @@ class LiveEdit:
         self._tab = tab
         self._kept = kept
         self._op, self._revert_op = uuid.uuid4().hex, uuid.uuid4().hex
-        # The save that the tab has left to the server; `save_lock` is held for it.
-        self._left: LeftSave | None = None
-        self._holds = False
+        # What the tab has left to the server to write.
+        self._left: Json | None = None
         # The version after which a change of its cells by others forbids the revert.
         self._since = tab.replica.version
 
@@ -341,19 +338,7 @@ class LiveEdit:
         """
         needs = [self.ids[slot] for slot in self.edit.needs]
         steps = self._steps(self.edit.effects, needs, ordered=True)
-        self._tab.edits[self._op] = self.edit
-        for effect in self.edit.effects:
-            # The edit says what becomes of the outputs so far; the page saves unless others come.
-            self._tab.runs.pop(self.ids[effect.slot], None)
         message = {"op": self._op, "since": self._since, **steps}
-        edits, runs = {**self._tab.edits}, {**self._tab.runs}
-        is_free = not self._tab.save_lock.locked() and self._tab.savers == 0
-        if is_free and self._tab.write is not None and not self._tab.shared:
-            # Held from here to the end of a save that the tab leaves to the server: it waits for that.
-            await self._tab.save_lock.acquire()
-            self._holds = True
-            self._tab.saves_begun += 1
-            message |= {"ops": [*edits], "cells": [*runs]}
         asked = 0
 
         async def ask() -> Json:
@@ -368,26 +353,8 @@ class LiveEdit:
 
         # Its id makes the edit idempotent.
         answer = await self._ask_again(ask)
-        if not answer["applied"]:
-            self._tab.edits.pop(self._op, None)
-        if (base := answer.get("base")) is None:
-            await self.release()
-        else:
-            self._left = LeftSave(base, edits, runs)
-            for name in edits:
-                self._tab.edits.pop(name, None)
-            for name in runs:
-                self._tab.runs.pop(name, None)
+        self._left = answer.get("left")
         return bool(answer["applied"])
-
-    async def release(self) -> None:
-        """Let others save the tab, and the tab save itself what it has left to a save that failed."""
-        if self._holds:
-            self._holds = False
-            self._tab.save_lock.release()
-        if self._left is not None:
-            self._left = None
-            await self._tab.tell("written", hash=None)
 
     def _steps(self, effects: Sequence[Effect], needs: Sequence[str], *, ordered: bool) -> Json:
         touched = [self.ids[effect.slot] for effect in effects if effect.action != "insert"]
@@ -406,14 +373,14 @@ class LiveEdit:
         try:
             if self._tab.shared:
                 return await self._ask_again(self._save_in_room)
-            left, self._left = self._left, None
-            if left is not None:
+            write = self._kept.write_left
+            if self._left is not None:
                 try:
-                    await self._tabs.save_left(self._tab, left)
+                    await self._tabs.write(self._tab, self._left, write)
                     return True
                 except TabGone:
-                    await self.release()
-            await self._ask_again(partial(self._tabs.save, self._tab))
+                    pass
+            await self._ask_again(partial(self._tabs.save, self._tab, write))
         except TabGone:
             return await self.is_in_file()
         except (TabRefused, ToolError) as error:
@@ -440,7 +407,7 @@ class LiveEdit:
         replica = self._tab.replica
         while time.monotonic() < deadline:
             try:
-                await self._tabs.save(self._tab)
+                await self._tabs.save(self._tab, self._kept.write_left)
             except TabRefused as error:
                 refused = error
             await replica.update(self._tab.ask)
@@ -538,10 +505,12 @@ class TabSink(OutputSink):
         tabs: The pages with tabs.
         tab: The tab.
         cell: The cell's id in the tab; None if the tab has no such cell.
+        write: Writes what the tab leaves to the server.
     """
 
-    def __init__(self, tabs: Pages, tab: Tab, cell: str | None) -> None:
+    def __init__(self, tabs: Pages, tab: Tab, cell: str | None, write: Write) -> None:
         self.tab = tab
+        self._write = write
         self._tabs = tabs
         self._cell = cell
         # The cell's number of outputs in the tab if no one else changes them; None before the start.
@@ -561,24 +530,24 @@ class TabSink(OutputSink):
             run.commit_pending()
             await self._send_all(run, start=True, **end)
         elif self._is_whole:
-            if not await self._send(run, {}):
+            if not await self._send({}):
                 run.hide()
             run.commit_pending()
             await self._send_all(run, **end)
         elif run.pending or end:
             mark = run.mark()
             changes = _output_messages(run.commit_pending())
-            if not await self._send(run, {"changes": changes, **end}):
+            if not await self._send({"changes": changes, **end}):
                 run.hide(mark)
                 await self._send_all(run, **end)
-        self._tabs.save_soon(self.tab)
+        self._tabs.save_soon(self.tab, self._write)
 
     async def _send_all(self, run: RunningOutputs, **more: Any) -> None:
         """Send all visible outputs."""
-        if await self._send(run, {"whole": encodable(run.outputs()), **more}):
+        if await self._send({"whole": encodable(run.outputs()), **more}):
             self._is_whole = run.is_hidden
 
-    async def _send(self, run: RunningOutputs, what: Json) -> bool:
+    async def _send(self, what: Json) -> bool:
         """Send a message about the cell; return whether its outputs were as expected.
 
         Raises:
@@ -586,7 +555,6 @@ class TabSink(OutputSink):
         """
         if self._cell is None:
             return True
-        self.tab.runs[self._cell] = run
         try:
             answer = await self.tab.ask("outputs", cell=self._cell, expected=self._expected, **what)
         except TabGone:

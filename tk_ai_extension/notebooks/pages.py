@@ -18,11 +18,8 @@ from collections.abc import (
     Callable,
     Collection,
     Coroutine,
-    Mapping,
-    Sequence,
 )
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -43,9 +40,8 @@ if TYPE_CHECKING:
 
     from tk_ai_extension.model.json_values import Json
     from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
-    from tk_ai_extension.notebooks.outputs import RunningOutputs, Schedule
+    from tk_ai_extension.notebooks.outputs import Schedule
     from tk_ai_extension.notebooks.reading import TabReplica
-    from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -121,29 +117,8 @@ class TabRefused(Exception):
                 return SaveFailed(f"{path} cannot be saved: {self.message}")
 
 
-class Write(Protocol):
-    """Makes changes of a tab in the file; see `StoredDocument.write_changes`."""
-
-    async def __call__(
-        self, base: str, edits: Sequence[EditTransaction], runs: Sequence[RunningOutputs]
-    ) -> str | None:
-        """Return the file's hash afterwards; None if its hash was not ``base``."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LeftSave:
-    """A save that a page leaves to the server.
-
-    Attributes:
-        base: The file's hash before.
-        edits: The edits that the page has and the file lacks, by their ids.
-        runs: The cells with outputs that the file lacks.
-    """
-
-    base: str
-    edits: Mapping[str, EditTransaction]
-    runs: Mapping[str, RunningOutputs]
+Write = Callable[["Json"], Awaitable[str | None]]
+"""Writes what a page leaves to the server; see `StoredDocument.write_left`."""
 
 
 class PageConnection(Protocol):
@@ -175,10 +150,6 @@ class Tab:
         seen: Increasing number of its last focus.
         replica: What the server knows of its content; see `Pages.locked`.
         lock: Held while the replica is used.
-        write: Writes what it has to the file; see `Write`. None until somebody has opened the notebook.
-        edits: Edits since its last save, each by its id.
-        runs: The cells with outputs since its last save.
-        savers: How many callers save it or wait for that.
     """
 
     def __init__(self, page: Page, name: str, notebook: Notebook) -> None:
@@ -194,12 +165,6 @@ class Tab:
         self.replica = TabReplica()
         self.lock = asyncio.Lock()
         self.saving: Schedule | None = None
-        self.write: Write | None = None
-        self.edits: dict[str, EditTransaction] = {}
-        self.runs: dict[str, RunningOutputs] = {}
-        self.save_lock = asyncio.Lock()
-        self.saves_begun = self.saves_done = 0
-        self.savers = 0
 
     @property
     def path(self) -> str:
@@ -556,59 +521,68 @@ class Pages:
                 await tab.replica.update(tab.ask)
             yield tab.replica
 
-    async def save(self, tab: Tab) -> None:
-        """Save a tab, and have other tabs with the notebook refresh. Callers share a save that waits.
+    async def save(self, tab: Tab, write: Write) -> None:
+        """Have a tab save, and other tabs with the notebook refresh. Its page makes one save after another.
+
+        Args:
+            tab: The tab.
+            write: Writes what the page leaves to the server.
 
         Raises:
             TabGone, TabRefused.
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound: The file cannot be written.
         """
-        begun = tab.saves_begun
-        tab.savers += 1
+        self._cancel_save(tab)
+        left: Json | None = (await tab.ask("save")).get("left")
+        if left is None:
+            self._refresh_others(tab)
+        else:
+            await self.write(tab, left, write)
+
+    async def write(self, tab: Tab, left: Json, write: Write) -> None:
+        """Write what a page has left to the server and waits for; see `save`.
+
+        Raises:
+            As `save`.
+        """
+        self._cancel_save(tab)
+        written: str | None = None
         try:
-            async with tab.save_lock:
-                if tab.saves_done > begun:
-                    return
-                tab.saves_begun += 1
-                number = tab.saves_begun
-                if tab.saving is not None:
-                    tab.saving.cancel()
-                await _save(tab)
-                tab.saves_done = number
+            written = await write(left)
         finally:
-            tab.savers -= 1
-        self._refresh_others(tab)
+            # Also after an error, so that the page does not wait.
+            await tab.tell("written", hash=written)
+        if written is None:
+            await self.save(tab, write)
+        else:
+            self._refresh_others(tab)
 
-    async def save_left(self, tab: Tab, left: LeftSave) -> None:
-        """Make a save that the page left to the server with an answer; the caller holds `save_lock`.
-
-        Raises:
-            TabGone, TabRefused.
-            ReadOnly, DiskFull, SaveFailed, NotebookNotFound: The file cannot be written.
-        """
-        number = tab.saves_begun
-        await _write(tab, left)
-        tab.saves_done = number
-        self._refresh_others(tab)
+    def _cancel_save(self, tab: Tab) -> None:
+        """Cancel a save that has not begun: another one has what it would save."""
+        if tab.saving is not None:
+            tab.saving.cancel()
 
     def _refresh_others(self, tab: Tab) -> None:
         for other in self.present(tab.path):
             if other is not tab and not other.shared:
                 self.spawn(_refresh(other), f"refresh {tab.path}")
 
-    def save_soon(self, tab: Tab) -> None:
-        """Have a tab save within a second, regardless of further changes."""
+    def save_soon(self, tab: Tab, write: Write) -> None:
+        """Have a tab save within a second, regardless of further changes; see `save`."""
         if tab.saving is None:
             from tk_ai_extension.notebooks.outputs import Schedule
 
             tab.saving = Schedule(
-                partial(self._save_in_time, tab), f"save {tab.path}", self._tasks, delay=SAVE_DELAY
+                partial(self._save_in_time, tab, write),
+                f"save {tab.path}",
+                self._tasks,
+                delay=SAVE_DELAY,
             )
         tab.saving.request()
 
-    async def _save_in_time(self, tab: Tab) -> None:
+    async def _save_in_time(self, tab: Tab, write: Write) -> None:
         try:
-            await self.save(tab)
+            await self.save(tab, write)
         except (TabRefused, ToolError) as error:
             _log.warning("Outputs of a running cell of %s: %s", tab.path, error.message)
         except TabGone:
@@ -631,8 +605,7 @@ class Pages:
     async def stop(self) -> None:
         """Cancel pending saves and background tasks."""
         for tab in self._tabs():
-            if tab.saving is not None:
-                tab.saving.cancel()
+            self._cancel_save(tab)
         await self._tasks.close()
 
     # --- notices
@@ -677,35 +650,6 @@ def _listed(listed: list[Any]) -> list[Json]:
         if len(name) > MAX_NAME or len(path) > MAX_PATH:
             raise InvalidArguments("The id or the path of a notebook in a tab is too long.")
     return listed
-
-
-async def _save(tab: Tab) -> None:
-    """Save a tab.
-
-    A page that differs from the file by changes of the server alone says so and waits: the server makes
-    the same changes to the file, and the cost follows them. Otherwise the page saves the whole notebook.
-    """
-    edits, tab.edits = tab.edits, {}
-    runs, tab.runs = tab.runs, {}
-    if tab.shared or tab.write is None:
-        await tab.ask("save")
-        return
-    base = (await tab.ask("save", ops=[*edits], cells=[*runs])).get("base")
-    if base is not None:
-        await _write(tab, LeftSave(base, edits, runs))
-
-
-async def _write(tab: Tab, left: LeftSave) -> None:
-    """Write what a page leaves to the server; the page waits for it."""
-    assert tab.write is not None
-    written: str | None = None
-    try:
-        written = await tab.write(left.base, [*left.edits.values()], [*left.runs.values()])
-    finally:
-        # Also after an error, so that the page does not wait.
-        await tab.tell("written", hash=written)
-    if written is None:
-        await tab.ask("save")
 
 
 async def _refresh(tab: Tab) -> None:

@@ -167,6 +167,20 @@ class StoredNotebook:
         replaced = {place: bodies[slot] for slot, place in places.items()}
         return self._ordered(order, bodies).replaced(replaced)
 
+    def saved(self, order: Sequence[int] | None, cells: Mapping[str, Json]) -> StoredNotebook:
+        """Return the notebook as a page has it; see `edited`.
+
+        Args:
+            order: The cells in their order in the page; None if it is the file's.
+            cells: The new cells, and for others the fields that differ, by their numbers.
+        """
+        contents: dict[int, CellContent] = {}
+        for number, cell in cells.items():
+            slot = int(number)
+            old = self.cell_json(slot) if slot >= 0 else {}
+            contents[slot] = cellforms.content_of({**old, **cell}, self.nbformat)
+        return self.edited(order, contents)
+
     def replaced(self, bodies: Mapping[int, EncodedCell]) -> StoredNotebook:
         """Return the notebook with some cells, by index, rewritten; itself without any."""
         if not bodies:
@@ -244,6 +258,11 @@ def _changed_fields(
 ) -> Json:
     """Return the fields of a stored cell that change, with their new values."""
     values: Json = {}
+    if after.metadata != before.metadata:
+        values["metadata"] = dict(after.metadata)
+    values |= {
+        name: value for name, value in after.extra.items() if before.extra.get(name) != value
+    }
     if after.source != before.source:
         text = isinstance(stored.get("source"), str)
         values["source"] = after.source if text else cellforms.split(after.source)

@@ -31,7 +31,7 @@ from jupyter_core.utils import ensure_async
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from tk_ai_extension.model.encoding import encodable_text
+from tk_ai_extension.model.encoding import encodable_text, loads
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 from tk_ai_extension.notebooks.pages import MAX_NAME, Page, Pages
 from tk_ai_extension.server.handlers.handler import (
@@ -355,7 +355,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
             return
         answer: Json | None = None
         try:
-            said = json.loads(message)
+            said = loads(message)
             is_topic = isinstance(said, dict) and self._channel.receive(cast("Json", said))
             # Offering notebooks to agents requires the action `write`.
             if not is_topic and self._page is not None:
