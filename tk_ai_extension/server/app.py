@@ -21,7 +21,6 @@ from tk_ai_extension.server.handlers.tabs import (
     CHANNELS_KEY,
     SOCKETS,
     TABS_KEY,
-    PageChannels,
 )
 from tk_ai_extension.server.services import (
     Managers,
@@ -91,7 +90,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         )
         root = getattr(managers.contents, "root_dir", "")
         self._tabs = self.settings[TABS_KEY] = Pages(Path(root) if root else None)
-        self._channels = self.settings[CHANNELS_KEY] = PageChannels()
+        self.settings[CHANNELS_KEY] = set()
         self.settings[SETTINGS_KEY] = self.services
         self._activity = ServerActivity(
             server.web_app.settings,
@@ -123,7 +122,6 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         """Stop the extension."""
         self._path_events.close()
         self._activity.stop()
-        self._channels.close()
         await self.services.close()
         self._tabs.close()
 

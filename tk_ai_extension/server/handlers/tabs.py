@@ -53,7 +53,7 @@ TABS_KEY = "tk_ai_extension_tabs"
 """Key of the `Pages` in the web application's settings."""
 
 CHANNELS_KEY = "tk_ai_extension_channels"
-"""Key of the `PageChannels` in the web application's settings."""
+"""Key of the set of all `PageChannel` in the web application's settings."""
 
 MAX_CHANNELS = 100
 """Maximum number of connected pages of a user."""
@@ -94,7 +94,6 @@ class PageChannel:
         self._services = services
         self._send = send
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._is_closed = False
 
     def receive(self, message: Json) -> bool:
         """Begin or end a subscription; return whether the message requests that.
@@ -109,8 +108,6 @@ class PageChannel:
         elif isinstance(begun, int):
             kind, value = _topic(message)
             self._end(begun)
-            if self._is_closed:
-                return True
             if len(self._tasks) >= MAX_SUBSCRIPTIONS:
                 raise LimitReached(f"A page can follow at most {MAX_SUBSCRIPTIONS} topics.")
             task = asyncio.create_task(
@@ -122,8 +119,7 @@ class PageChannel:
         return True
 
     def close(self) -> None:
-        """End all subscriptions; none begins any more."""
-        self._is_closed = True
+        """End all subscriptions."""
         for number in list(self._tasks):
             self._end(number)
 
@@ -188,41 +184,6 @@ class PageChannel:
                 yield asdict(activity)
 
 
-class PageChannels:
-    """The channels of a server."""
-
-    def __init__(self) -> None:
-        self._channels: set[PageChannel] = set()
-        self._is_closed = False
-
-    def attach(self, services: Services, user: str, send: Send) -> PageChannel:
-        """Return the channel of a page that connects.
-
-        Raises:
-            LimitReached: the user has too many pages, or the server stops.
-        """
-        if self._is_closed:
-            raise LimitReached("The server stops.")
-        if sum(channel.user == user for channel in self._channels) >= MAX_CHANNELS:
-            raise LimitReached(
-                f"You have {MAX_CHANNELS} pages of JupyterLab open.", hint="Close some of them."
-            )
-        channel = PageChannel(services, user, send)
-        self._channels.add(channel)
-        return channel
-
-    def detach(self, channel: PageChannel) -> None:
-        """Close the channel of a page after its connection has ended."""
-        self._channels.discard(channel)
-        channel.close()
-
-    def close(self) -> None:
-        """Close all channels; none begins any more."""
-        self._is_closed = True
-        for channel in list(self._channels):
-            self.detach(channel)
-
-
 def _topic(message: Json) -> tuple[str, str]:
     """Parse the topic of a subscription and its argument.
 
@@ -259,9 +220,9 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         return cast("Pages", self.settings[TABS_KEY])
 
     @property
-    def channels(self) -> PageChannels:
+    def channels(self) -> set[PageChannel]:
         """The event channels of this server's pages."""
-        return cast("PageChannels", self.settings[CHANNELS_KEY])
+        return cast("set[PageChannel]", self.settings[CHANNELS_KEY])
 
     @property
     def ping_interval(self) -> float:
@@ -339,11 +300,13 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         """Register the page's connection."""
         self.set_nodelay(True)
         client, user = self.get_query_argument("client"), username(self)
-        try:
-            self._channel = self.channels.attach(self.services, user, self.send)
-        except LimitReached as error:
-            self.close(1013, error.message)
+        if sum(channel.user == user for channel in self.channels) >= MAX_CHANNELS:
+            self.close(
+                1013, f"You have {MAX_CHANNELS} pages of JupyterLab open: close some of them."
+            )
             return
+        self._channel = PageChannel(self.services, user, self.send)
+        self.channels.add(self._channel)
         if self._may_write:
             self._page = self.tabs.connect(user, client, self)
         self._beating = asyncio.create_task(self._beat(), name="tk-ai heartbeat")
@@ -392,7 +355,9 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         if self._page is not None:
             self.tabs.disconnect(self._page, self, left=left)
         if self._channel is not None:
-            self.channels.detach(self._channel)
+            self.channels.discard(self._channel)
+            self._channel.close()
+            self._channel = None
 
     async def _beat(self) -> None:
         while True:
