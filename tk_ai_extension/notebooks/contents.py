@@ -313,7 +313,6 @@ class ManagedNotebook(NotebookText):
     kind = "contents"
 
     def __init__(self, manager: Any) -> None:
-        super().__init__()
         self._manager = manager
         self._rooms = Rooms(manager)
         # Jupyter's own managers write a file in place: a concurrent read would return a part of it.

@@ -228,13 +228,9 @@ class NotebookText(ABC):
 
     Attributes:
         kind: ``file`` or ``contents``.
-        lock: Held while the notebook is written.
     """
 
     kind: ClassVar[str]
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
 
     @abstractmethod
     async def load(self, path: str) -> StoredNotebook:
@@ -249,7 +245,7 @@ class NotebookText(ABC):
 
     @abstractmethod
     async def rewrite(self, path: str, make: Make) -> StoredNotebook:
-        """Rewrite the notebook. Hold the lock.
+        """Rewrite the notebook. Hold `Notebook.writing`.
 
         Args:
             path: The notebook's path.
@@ -390,9 +386,8 @@ class StoredDocument(NotebookDocument):
             made[:] = [(edit, self.notebook.running_cells(pulled.snapshot))]
             return notebook.edited(edit.order, edit.contents)
 
-        text = self._text
-        async with text.lock:
-            notebook = await text.rewrite(self.path, make)
+        async with self.notebook.writing:
+            notebook = await self._text.rewrite(self.path, make)
             edit, running = made[0]
             relocate_runs(edit, running, notebook.cells)
         snapshot = self.notebook.shown(notebook.snapshot(self.path))
@@ -422,16 +417,14 @@ class StoredDocument(NotebookDocument):
             made.append(notebook.saved(left.get("order"), left["cells"]))
             return made[0]
 
-        text = self._text
-        async with text.lock:
-            notebook = await text.rewrite(self.path, make)
+        async with self.notebook.writing:
+            notebook = await self._text.rewrite(self.path, make)
         return notebook.digest if made and made[0] is notebook else None
 
     async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
         """Save the outputs of cells that are running or have just ended; see `OutputSaver`."""
-        text = self._text
-        async with text.lock:
-            await text.rewrite(self.path, lambda notebook: self._with_outputs(notebook, runs))
+        async with self.notebook.writing:
+            await self._text.rewrite(self.path, lambda notebook: self._with_outputs(notebook, runs))
 
     def _with_outputs(
         self, notebook: StoredNotebook, runs: Sequence[RunningOutputs]

@@ -341,7 +341,6 @@ class NotebookFile(NotebookText):
     kind = "file"
 
     def __init__(self, folder: Folder, name: str, hooks: SaveHooks | None) -> None:
-        super().__init__()
         self.folder = folder
         self.name = name
         self._hooks = hooks
@@ -437,8 +436,8 @@ class NotebookFiles:
         self._bases = [Path(os.path.realpath(folder)) for folder in (root, *linked)]
         self._hooks = hooks
         self._folders: WeakValueDictionary[Path, Folder] = WeakValueDictionary()
-        # Two objects for one file would not serialize writes: while a document uses one, it is found
-        # here by its folder and name. Recent ones are kept as a cache of their content.
+        # While a document uses a file, it is found here by its folder and name. Recent ones are kept as a
+        # cache of their content.
         self._files: WeakValueDictionary[tuple[int, int, str], NotebookFile] = WeakValueDictionary()
         self._recent: OrderedDict[NotebookFile, None] = OrderedDict()
 

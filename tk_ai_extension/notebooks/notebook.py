@@ -151,6 +151,7 @@ class Notebook:
             then: another notebook may have its path.
         kernel_id: The kernel that it was known to have last; None for none.
         starting: Held while its kernel is started; others wait to join it.
+        writing: Held while the stored notebook is written.
         seen: The source of each cell as each caller last read it.
         revisions: The snapshots that were shown as text.
         last_runs: The last run of each cell, which says whether its outputs are fresh.
@@ -167,6 +168,7 @@ class Notebook:
         self.is_deleted = False
         self.kernel_id: str | None = None
         self.starting = asyncio.Lock()
+        self.writing = asyncio.Lock()
         self.runs: list[RunningOutputs] = []
         self.saver: OutputSaver | None = None
         self.writers: list[CellOutputWriter] = []
