@@ -40,10 +40,6 @@ ROUTE_ERRORS: dict[int, tuple[str, str]] = {
     406: ("not_acceptable", "Accept a media type of the route in openapi.json."),
     413: ("too_large", "Send less, or raise TkAIExtensionApp.max_body."),
     415: ("unsupported_media_type", "Send JSON, with `Content-Type: application/json`."),
-    426: (
-        "upgrade_required",
-        "Use a client that can upgrade a connection: a page of JupyterLab.",
-    ),
     503: ("unavailable", "Try again when the server has started."),
 }
 """Code and hint by HTTP status, for requests that are refused before they reach a tool."""

@@ -255,7 +255,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
 
         Raises:
             RouteError: 403 without a login or the action `read`, or from a foreign origin; 400 without
-                a page name; 426 without the headers of a WebSocket.
+                a page name.
         """
         user = self.current_user
         if user is None:
@@ -273,28 +273,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         self._may_write = await self._may("write")
         if not 8 <= len(self.get_query_argument("client", "")) <= MAX_NAME:
             raise RouteError(400, "The parameter `client`, the page's name, is missing or invalid.")
-        # Tornado answers these without a code.
-        if not self._is_upgrade():
-            raise RouteError(426, "This route requires the header `Upgrade: websocket`.")
         await super().get(*args, **kwargs)
-
-    def _is_upgrade(self) -> bool:
-        """Whether the request has the headers of a WebSocket (RFC 6455, 4.2.1)."""
-        headers = self.request.headers
-        connection = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
-        return (
-            headers.get("Upgrade", "").lower() == "websocket"
-            and "upgrade" in connection
-            and headers.get("Sec-WebSocket-Version") in ("7", "8", "13")
-            and bool(headers.get("Sec-WebSocket-Key"))
-        )
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Send an error; a 426 names the protocol (RFC 9110, 15.5.22)."""
-        if status_code == 426:
-            self.set_header("Upgrade", "websocket")
-            self.set_header("Sec-WebSocket-Version", "13")
-        super().write_error(status_code, **kwargs)
 
     def open(self, *_args: Any, **_kwargs: Any) -> None:
         """Register the page's connection."""
