@@ -74,7 +74,7 @@ _ERRNO = re.compile(r"\[Errno (\d{1,5})\]", re.ASCII)
 
 
 class TabGone(Exception):
-    """The tab disconnected or does not answer; the outcome of the request is unknown."""
+    """The tab disconnected, does not answer, or lags behind a rename; the request's outcome is unknown."""
 
 
 class TabRefused(Exception):
@@ -188,11 +188,8 @@ class Tab:
         Raises:
             TabGone, TabRefused.
         """
-        if method in ("save", "refresh"):  # The page would use the former path.
-            while not self.is_named:
-                await self.page.wait_for_list(GRACE)
-                if self not in self.page.tabs:
-                    raise TabGone
+        if method in ("save", "refresh") and not self.is_named:
+            raise TabGone  # The page would use the former path.
         if method in ("apply", "outputs"):
             self.dirty = not self.shared
         question = {"tab": self.name, "method": method, "sent": _now(), **arguments}
@@ -229,7 +226,6 @@ class Page:
         self._numbers = itertools.count(1)
         # The tab of each question that is not answered yet, and its answer.
         self._asked: dict[int, tuple[str, asyncio.Future[Json]]] = {}
-        self._listed = asyncio.Event()
 
     @property
     def paths(self) -> set[str]:
@@ -259,18 +255,6 @@ class Page:
             raise TabGone from None
         finally:
             del self._asked[number]
-
-    def set_tabs(self, tabs: list[Tab]) -> None:
-        """Set its notebooks."""
-        self.tabs = tabs
-        listed, self._listed = self._listed, asyncio.Event()
-        listed.set()
-
-    async def wait_for_list(self, seconds: float) -> None:
-        """Wait for the next list of its notebooks, at most this long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._listed.wait()
 
     def answered(self, message: Json) -> str | None:
         """Handle the page's answer to a question, and return its tab; ignored if it is not pending."""
@@ -376,7 +360,7 @@ class Pages:
         page.stop_timer()
         del self._pages[page.user, page.client]
         paths = page.paths
-        page.set_tabs([])
+        page.tabs = []
         self._notify(paths)
 
     def close(self) -> None:
@@ -435,7 +419,7 @@ class Pages:
             if is_focused and not tab.focused:
                 tab.seen = next(self._count)
             tab.focused = is_focused
-        page.set_tabs(tabs)
+        page.tabs = tabs
         page.has_listed = True
         now = {tab.state for tab in tabs}
         self._notify({path for _, path, *_ in before ^ now})
@@ -477,10 +461,10 @@ class Pages:
             await self._wait_for_change(since + GRACE * 1.1 - time.monotonic())
 
     async def returns(self, tab: Tab) -> bool:
-        """Wait for a tab that disconnected during a request; return False if it does not reconnect."""
+        """Wait for a tab that disconnected or was renamed; return False if its page does not say more."""
         deadline = time.monotonic() + GRACE
         while tab in self._tabs():
-            if tab.page.connection is not None and tab.page.has_listed:
+            if tab.page.connection is not None and tab.page.has_listed and tab.is_named:
                 return True
             if not await self._wait_for_change(deadline - time.monotonic()):
                 return False
