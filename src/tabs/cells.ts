@@ -75,11 +75,3 @@ export function isOfOneFormat(
 ): boolean {
   return one.nbformat === other.nbformat && one.nbformat_minor === other.nbformat_minor;
 }
-
-/** Return whether two notebooks have equal cells. */
-export function isSameContent(
-  one: nbformat.INotebookContent,
-  other: nbformat.INotebookContent
-): boolean {
-  return isSame(one.cells.map(normal), other.cells.map(normal));
-}

@@ -6,9 +6,9 @@ import type { Contents } from '@jupyterlab/services';
 import { PromiseDelegate } from '@lumino/coreutils';
 
 import { type IContextMethods, noteWritten, replaceMethods } from '../lab/context';
-import { isSameContent } from './cells';
 import type { ILeft } from './protocol';
 import { Refusal } from './protocol';
+import { baseAfter } from './threeWayMerge';
 
 type Context = DocumentRegistry.Context;
 type Content = nbformat.INotebookContent;
@@ -215,10 +215,9 @@ export class SaveQueue {
   private _load(file: Content, load: (file: Content) => void): void {
     if (this._isTaking) {
       // The file may be from a save whose response was lost.
-      const unconfirmed = this._unconfirmed?.content;
-      const base =
-        unconfirmed && isSameContent(unconfirmed, file) ? unconfirmed : this._file?.content;
-      this._open.merge(file, base ?? null, load);
+      const [before, sent] = [this._file?.content ?? null, this._unconfirmed?.content];
+      const base = sent ? baseAfter(before ?? { ...sent, cells: [] }, sent, file) : before;
+      this._open.merge(file, base, load);
     } else {
       load(file);
     }

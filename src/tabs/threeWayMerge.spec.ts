@@ -1,7 +1,7 @@
 import type * as nbformat from '@jupyterlab/nbformat';
 
 import { code, notebook } from '../testing/notebooks';
-import { threeWayMerge } from './threeWayMerge';
+import { baseAfter, threeWayMerge } from './threeWayMerge';
 
 const OUTPUT: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: '1' };
 
@@ -88,5 +88,20 @@ describe('threeWayMerge', () => {
     expect(
       threeWayMerge(notebook([a]), notebook([a]), { ...notebook([a]), nbformat_minor: 4 })
     ).toBeNull();
+  });
+});
+
+describe('the base after a save that may be made', () => {
+  const before = [a, b, c];
+  const sent = [a, code('b', 'b typed'), code('x')];
+
+  it.each([
+    ['made', sent, sent],
+    ['made, and then others changed a cell', [code('a', 'a!'), ...sent.slice(1)], sent],
+    ['not made', before, before],
+    ['not made, and others changed a cell', [code('a', 'a!'), b, c], before]
+  ])('is as before or as sent where it was %s', (_, file, base) => {
+    const cells = [before, sent, file].map(each => notebook(each)) as [never, never, never];
+    expect(baseAfter(...cells).cells).toEqual(base);
   });
 });

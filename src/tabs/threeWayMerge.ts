@@ -38,6 +38,29 @@ export function threeWayMerge(
   }
 }
 
+/**
+ * Return the base of a merge with a file, after a save of which it is unknown whether it was made.
+ *
+ * @param before - The file before the save.
+ * @param sent - What was saved; where the file has that, it is the base.
+ */
+export function baseAfter(
+  before: nbformat.INotebookContent,
+  sent: nbformat.INotebookContent,
+  file: nbformat.INotebookContent
+): nbformat.INotebookContent {
+  const sides = [before, sent, file].map(each => byId(each.cells) ?? new Map());
+  const [old, mine, now] = sides as [Cells, Cells, Cells];
+  const form = (cell?: nbformat.ICell): object | undefined => cell && normal(cell);
+  const isMade = (id: string): boolean => isSame(form(mine.get(id)), form(now.get(id)));
+  const shared = (side: Cells): string[] =>
+    [...side.keys()].filter(id => sides.every(each => each.has(id)));
+  const first = isSame(shared(mine), shared(now)) ? mine : old;
+  const ids = new Set([...first.keys(), ...old.keys(), ...mine.keys()]);
+  const cells = [...ids].flatMap(id => (isMade(id) ? mine : old).get(id) ?? []);
+  return { ...before, cells };
+}
+
 /** Return a value that at most one side has changed. */
 function chosen<T>(base: T, mine: T, theirs: T): T {
   if (isSame(base, theirs) || isSame(mine, theirs)) {
