@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-PART = 0.8
-"""The part of its timeout after which a test is cancelled.
+BEFORE = 20
+"""Seconds before its timeout at which a test is cancelled.
 
 The timeout itself interrupts the event loop, which tests share: the error does not show where the test was.
 """
@@ -23,12 +23,12 @@ def limit(item: pytest.Item) -> None:
     test = item.obj
     marker = item.get_closest_marker("timeout")
     seconds = float(marker.args[0] if marker else item.config.getini("timeout") or 0)
-    if not seconds or hasattr(test, "hypothesis"):
+    if seconds <= BEFORE or hasattr(test, "hypothesis"):
         return
 
     @functools.wraps(test)
     async def limited(*arguments: Any, **fixtures: Any) -> None:
-        async with asyncio.timeout(PART * seconds):
+        async with asyncio.timeout(seconds - BEFORE):
             await test(*arguments, **fixtures)
 
     item.obj = limited
