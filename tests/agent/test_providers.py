@@ -17,6 +17,7 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ScriptedModel
 from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.connections import FILE, ClaudeModels, ConnectionStore
+from tk_ai_extension.agent.claude.process import DESCRIPTORS
 from tk_ai_extension.agent.claude.providers import (
     Provider,
     ProviderSettings,
@@ -175,12 +176,11 @@ async def test_a_key_reaches_the_model_s_server_and_not_the_model(
         begun = await talk.send("Hello.")
         async with asyncio.timeout(WITHIN):
             await held.held.wait()
-        shown = [process.cmdline() for process in processes()]
+        shown = json.dumps([process.environ() for process in processes()])
         held.go_on.set()
         assert (await rest(begun))[-1].data["text"] == "Here."
         await talk.close()
-    # Other users can read the arguments of a process.
-    assert shown
-    assert CANARY not in json.dumps(shown)
+    # Other processes of the user can read the environment.
+    assert (CANARY in shown) == (variable not in DESCRIPTORS)
     assert model.requests[0].headers[header] == value
     assert CANARY not in json.dumps(model.requests[0].body)

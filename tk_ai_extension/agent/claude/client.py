@@ -27,6 +27,7 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TextBlock,
 )
+from tk_ai_extension.agent.claude.process import started_by_launcher
 from tk_ai_extension.agent.claude.providers import Provider
 from tk_ai_extension.agent.claude.translator import PREFIX, Translator
 from tk_ai_extension.agent.environment import SECRET_WORDS, inherited, matches
@@ -89,7 +90,8 @@ class ClaudeBackend:
             options.can_use_tool = _permit(config)
             # The SDK warns of a tool for which the callback is not called.
             options.permission_mode, options.allowed_tools = "default", []
-        client = sdk.ClaudeSDKClient(options)
+        transport = await asyncio.to_thread(started_by_launcher, options)
+        client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
             await client.connect()
         except sdk.CLINotFoundError as error:
