@@ -56,7 +56,7 @@ def test_each_notebook_is_a_test_whose_failure_is_the_report(tmp_path: Path) -> 
     assert "Cell 1 @cella: stdout differs\n  @@ -1 +1 @@\n  -old\n  +new\n" in shown
     assert "Cell 1 @cella failed: ZeroDivisionError: division by zero" in shown
     assert "3 failed, 1 passed" in shown
-    assert "pytest_items.py" not in shown
+    assert "pytest_plugin.py" not in shown
 
 
 def test_without_the_option_it_collects_and_imports_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cell_tags import runnable
@@ -19,11 +18,10 @@ from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow, steps_of
 from tk_ai_extension.tools.verification import CellTimeout
 from tk_ai_extension.verification.parameters import (
-    from_file,
     injection,
     source_of,
-    typed,
     unknown_parameters,
+    values_of,
 )
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.fresh_kernels import FreshKernelSupervisor, fresh_kernel
@@ -167,10 +165,8 @@ async def run_notebook(
 
     Parameters are texts, as those of files are: JSON has no infinity.
     """
-    values: dict[str, Any] = {}
-    for name, text in parameter_files.items():
-        values |= from_file(text, name)
-    values |= {name: typed(text, name) for name, text in parameters.items()}
+    # papermill's import takes long.
+    values = await asyncio.to_thread(values_of, parameters, parameter_files)
     workspace = context.workspace
     path = workspace.path(context.caller, notebook, tool="run_notebook")
     document = await workspace.store.open(path)
@@ -188,7 +184,6 @@ async def run_notebook(
     if is_copy and target is not None:
         replaces = await _is_replaced(context, path, target)
     kernel_name = kernel_name or snapshot.kernel_name
-    # papermill's import takes long.
     source = await asyncio.to_thread(source_of, values, snapshot, kernel_name) if values else ""
     unknown = ", ".join(unknown_parameters(snapshot, values))
     notice = f"The cell with the tag `parameters` does not set {unknown}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -21,17 +22,6 @@ MAX_TEXT = 8_000
 """Maximum characters of the text."""
 
 
-class CellProblem(BaseModel):
-    """A cell that fails or differs."""
-
-    cell: str
-    index: int
-    status: Literal["differs", "failed"]
-    message: str
-    diff: str = ""
-    """The beginning of a unified diff, or of the traceback."""
-
-
 class VerificationSummary(BaseModel):
     """What a verification found, or how far it is."""
 
@@ -42,7 +32,7 @@ class VerificationSummary(BaseModel):
     """Code cells to run."""
     number: int
     """The cell that runs now, counted from 1; the last one at the end."""
-    problems: list[CellProblem] = Field(default_factory=list[CellProblem])
+    problems: list[CellReport] = Field(default_factory=list[CellReport])
     left_out: int = 0
     """The number of cells that fail or differ beyond those in `problems`."""
     artifact: str | None = None
@@ -63,7 +53,9 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
         text=shorten(whole, MAX_TEXT).text,
         total=total,
         number=number,
-        problems=[_problem(cell) for cell in bad[:MAX_PROBLEMS]],
+        problems=[
+            replace(cell, diff=shorten(cell.diff, MAX_DIFF).text) for cell in bad[:MAX_PROBLEMS]
+        ],
         left_out=max(len(bad) - MAX_PROBLEMS, 0),
     )
     if len(whole) > MAX_TEXT:
@@ -75,11 +67,3 @@ async def summarize(context: ToolContext, run: Run, report: VerificationRun) -> 
             summary.artifact = written.id
             summary.text += f"\n[whole report: read_output {written.id}]"
     return summary
-
-
-def _problem(cell: CellReport) -> CellProblem:
-    status = "failed" if cell.status == "failed" else "differs"
-    diff = shorten(cell.diff, MAX_DIFF).text
-    return CellProblem(
-        cell=cell.cell, index=cell.index, status=status, message=cell.message, diff=diff
-    )

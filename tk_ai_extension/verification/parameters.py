@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, cast
 
 from tk_ai_extension.model.cell_tags import tags_of
@@ -13,6 +14,14 @@ from tk_ai_extension.model.operations import Insert, Operation, Replace
 from tk_ai_extension.model.python_names import names_of
 
 TAG, INJECTED = "parameters", "injected-parameters"
+
+
+def values_of(texts: Mapping[str, str], files: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of parameters: those of the texts, and of the files' texts by their names."""
+    values: dict[str, Any] = {}
+    for name, text in files.items():
+        values |= from_file(text, name)
+    return values | {name: typed(text, name) for name, text in texts.items()}
 
 
 def typed(text: str, name: str = "The value") -> Any:
@@ -25,7 +34,7 @@ def typed(text: str, name: str = "The value") -> Any:
     [3, inf, None, '2026-01-02', ['a'], 'no']
 
     Raises:
-        InvalidArguments: It is not YAML.
+        InvalidArguments: It is not YAML, or papermill is missing.
     """
     plain: Mapping[str, Any] = {"True": True, "False": False, "None": None}
     if text in plain:
@@ -55,20 +64,24 @@ def from_file(text: str, name: str) -> dict[str, Any]:
 def _yaml(text: str, name: str) -> Any:
     import yaml  # Imported late: most runs have no parameters.
 
-    class NoDates(yaml.SafeLoader):
-        yaml_implicit_resolvers = {  # noqa: RUF012 - the base class's attribute
-            first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
-            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
     try:
-        # A few lines of aliases can stand for gigabytes.
-        events: Iterable[Any] = yaml.parse(text, yaml.SafeLoader)
-        if any(isinstance(event, yaml.AliasEvent) for event in events):
-            raise InvalidArguments(f"{name}: aliases are not supported.")
-        return yaml.load(text, NoDates)  # noqa: S506 - a safe loader
+        return yaml.load(text, _papermill("iorw").NoDatesSafeLoader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidArguments(f"{name} is not YAML: {error}") from None
+
+
+def _papermill(module: str) -> Any:
+    """Return a module of papermill.
+
+    Raises:
+        InvalidArguments: It is not installed.
+    """
+    try:
+        return import_module(f"papermill.{module}")
+    except ImportError:
+        raise InvalidArguments(
+            "Parameters need papermill.", hint="pip install 'tk-ai-extension[papermill]'"
+        ) from None
 
 
 def source_of(parameters: Mapping[str, Any], snapshot: Snapshot, kernel_name: str | None) -> str:
@@ -78,20 +91,15 @@ def source_of(parameters: Mapping[str, Any], snapshot: Snapshot, kernel_name: st
         InvalidArguments: papermill is missing, does not know the language or a value, or a name cannot be
             assigned.
     """
-    try:
-        from papermill.exceptions import PapermillException
-        from papermill.translators import translate_parameters
-    except ImportError:
-        raise InvalidArguments(
-            "Parameters need papermill.", hint="pip install 'tk-ai-extension[papermill]'"
-        ) from None
+    translate = _papermill("translators").translate_parameters
+    refused = _papermill("exceptions").PapermillException
     for name in parameters:
         if not name.isidentifier() or keyword.iskeyword(name):
             raise InvalidArguments(f"`{name}` is not the name of a variable.")
     language = {"": "python", "r": "R"}.get(snapshot.language, snapshot.language)
     try:
-        source: str = translate_parameters(kernel_name, language, dict(parameters), "Parameters")
-    except (PapermillException, NotImplementedError, ValueError, RecursionError) as error:
+        source: str = translate(kernel_name, language, dict(parameters), "Parameters")
+    except (refused, NotImplementedError, ValueError, RecursionError) as error:
         raise InvalidArguments(f"The parameters cannot be set: {error}") from None
     return source.rstrip("\n")
 

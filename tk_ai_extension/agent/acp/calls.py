@@ -67,12 +67,14 @@ class ReportedCall:
     @property
     def stated(self) -> str:
         """The name of its tool as the agent's program states it beside the title; empty if unknown."""
-        return str(_object((self.report.field_meta or {}).get("claudeCode")).get("toolName") or "")
+        return str(
+            json_object((self.report.field_meta or {}).get("claudeCode")).get("toolName") or ""
+        )
 
     @property
     def input(self) -> Mapping[str, Any]:
         """Its input, if it is an object; else an empty one."""
-        return _object(self.report.raw_input)
+        return json_object(self.report.raw_input)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -151,6 +153,6 @@ def text_of(block: Any) -> str:
     return f"[{getattr(block, 'name', block.type)}]"
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def json_object(value: Any) -> Mapping[str, Any]:
     """Return a JSON object; an empty one for any other value."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -15,18 +15,14 @@ def main() -> None:
     connection.connect(sys.argv[1])
     threading.Thread(target=_send, args=(connection,), daemon=True).start()
     while data := connection.recv(1 << 16):
-        _write(data)
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def _send(connection: socket.socket) -> None:
     while data := os.read(0, 1 << 16):
         connection.sendall(data)
     connection.shutdown(socket.SHUT_WR)
-
-
-def _write(data: bytes) -> None:
-    while data:
-        data = data[os.write(1, data) :]
 
 
 if __name__ == "__main__":

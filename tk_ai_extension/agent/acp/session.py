@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 from acp import PROTOCOL_VERSION
@@ -22,6 +21,7 @@ from acp.schema import (
 from pydantic import ValidationError
 
 from tk_ai_extension._version import __version__
+from tk_ai_extension.agent.acp.calls import json_object
 from tk_ai_extension.agent.acp.commands import AgentCommand
 from tk_ai_extension.agent.acp.permissions import (
     action_of,
@@ -67,19 +67,6 @@ AUTHENTICATION_REQUIRED = -32000
 """The protocol's code of an error."""
 
 
-@dataclass
-class _Turn:
-    """The running turn.
-
-    Attributes:
-        translator: Translates its updates.
-        stopped: Whether it was interrupted.
-    """
-
-    translator: Translator
-    stopped: bool = False
-
-
 class AcpSession:
     """A running agent: an `AgentSession`.
 
@@ -117,7 +104,7 @@ class AcpSession:
         self._opened: Mapping[str, Any] = {}
         self._model = config.model
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-        self._turn: _Turn | None = None
+        self._turn: Translator | None = None
         self._prompting: asyncio.Task[None] | None = None
         self._tools = ToolSocket(build_tool_server(config.registry, self.call_tool), process.pid)
         self._connection = Connection(self._handle, process.writer, process.reader)
@@ -170,15 +157,15 @@ class AcpSession:
             "clientInfo": {"name": "tk-ai-extension", "version": __version__},
         }
         answer = await self._request("initialize", about)
-        self._capabilities = _object(answer.get("agentCapabilities"))
-        logins = [str(_object(each).get("id")) for each in answer.get("authMethods") or ()]
+        self._capabilities = json_object(answer.get("agentCapabilities"))
+        logins = [str(json_object(each).get("id")) for each in answer.get("authMethods") or ()]
         return next((each for each in logins if self._command.has_key(each, environment)), None)
 
     def _has(self, *names: str) -> bool:
         """Whether the agent has a capability."""
         found: Any = self._capabilities
         for name in names:
-            found = _object(found).get(name)
+            found = json_object(found).get(name)
         return found is not None and found is not False
 
     def _user_servers(self) -> list[dict[str, Any]]:
@@ -199,8 +186,8 @@ class AcpSession:
 
     async def _set_mode(self) -> None:
         """Choose a mode in which the agent asks before it acts."""
-        modes = _object(self._opened.get("modes"))
-        offered = [str(_object(each).get("id")) for each in modes.get("availableModes") or ()]
+        modes = json_object(self._opened.get("modes"))
+        offered = [str(json_object(each).get("id")) for each in modes.get("availableModes") or ()]
         wanted = next((mode for mode in ASKING if mode in offered), None)
         if wanted is not None and wanted != modes.get("currentModeId"):
             params = {"sessionId": self._session, "modeId": wanted}
@@ -212,14 +199,14 @@ class AcpSession:
         Raises:
             NoModel: The agent has none of that name.
         """
-        options = [_object(each) for each in self._opened.get("configOptions") or ()]
+        options = [json_object(each) for each in self._opened.get("configOptions") or ()]
         option = next((each for each in options if each.get("category") == "model"), None)
         if option is not None:
             names, first = _values(option), option.get("currentValue")
             method, chosen = "session/set_config_option", {"configId": option.get("id")}
         else:
-            models = _object(self._opened.get("models"))
-            listed = map(_object, models.get("availableModels") or ())
+            models = json_object(self._opened.get("models"))
+            listed = map(json_object, models.get("availableModels") or ())
             names, first = (
                 [str(each.get("modelId")) for each in listed],
                 models.get("currentModelId"),
@@ -237,19 +224,14 @@ class AcpSession:
     async def _request(
         self, method: str, params: dict[str, Any], *, login: str | None = None
     ) -> Mapping[str, Any]:
-        """Send a request of the start, and log in if the agent requires it.
-
-        Args:
-            method: The method.
-            params: Its parameters.
-            login: The login method; None if there is none.
+        """Send a request of the start; log in by the method ``login``, if any, where the agent requires it.
 
         Raises:
             HistoryMissing, AgentUnavailable.
         """
         try:
             async with asyncio.timeout(START):
-                return _object(encodable(await self._connection.send_request(method, params)))
+                return json_object(encodable(await self._connection.send_request(method, params)))
         except TimeoutError:
             problem = f"{self._title} did not answer within {START:.0f} s."
         except ConnectionError:
@@ -285,8 +267,7 @@ class AcpSession:
         if self._prelude:
             blocks.insert(0, {"type": "text", "text": self._prelude})
             self._prelude = ""
-        translator = Translator(self._config.tool_arguments)
-        self._turn = _Turn(translator)
+        self._turn = Translator(self._config.tool_arguments)
         self._events.put_nowait(self._position)
         self._prompting = asyncio.create_task(
             self._prompt(self._turn, blocks), name="tk-ai prompt of an agent"
@@ -337,7 +318,7 @@ class AcpSession:
         """Carry out a call that has arrived over MCP, in the running turn."""
         turn = self._turn
         if turn is not None:
-            self._emit(turn, turn.translator.call(call, tool, dict(arguments)))
+            self._emit(turn, turn.call(call, tool, dict(arguments)))
         return await self._config.call(call, tool, arguments)
 
     # -- the turn
@@ -346,7 +327,7 @@ class AcpSession:
     def _position(self) -> Checkpoint:
         return Checkpoint(self._command.prefix + self._session)
 
-    async def _prompt(self, turn: _Turn, blocks: list[dict[str, Any]]) -> None:
+    async def _prompt(self, turn: Translator, blocks: list[dict[str, Any]]) -> None:
         error: ToolError | None = None
         usage = None
         try:
@@ -370,15 +351,15 @@ class AcpSession:
                 f"{self._title} ended the turn in another form than the protocol's."
             )
         self._turn = None
-        used = turn.translator.used(usage)
-        for event in (*turn.translator.end(), used, self._position):
+        used = turn.used(usage)
+        for event in (*turn.end(), used, self._position):
             if event is not None:
                 self._events.put_nowait(event)
         self._events.put_nowait(TurnEnded(None if turn.stopped else error))
 
     def _said(self, error: RequestError) -> str:
         """Return an error's message with the details that agents put beside it, without secrets."""
-        details = _object(error.data)
+        details = json_object(error.data)
         found = (details.get(each) for each in ("details", "message", "error"))
         data = next(filter(None, found), error.data)
         text = f"{error}: {data}" if data and str(data) not in str(error) else str(error)
@@ -391,7 +372,7 @@ class AcpSession:
             return {"type": "text", "text": f"[A picture: {self._title} accepts none.]"}
         return {"type": "image", "data": block.data, "mimeType": block.mime}
 
-    def _emit(self, turn: _Turn, *events: AgentEvent) -> None:
+    def _emit(self, turn: Translator, *events: AgentEvent) -> None:
         """Emit events of a turn, unless it was stopped or has ended."""
         if turn is not self._turn or turn.stopped:
             return
@@ -407,7 +388,7 @@ class AcpSession:
             if method == "session/update":
                 update = SessionNotification.model_validate(given)
                 if turn is not None and update.session_id == self._session:
-                    self._emit(turn, *turn.translator.translate(update.update))
+                    self._emit(turn, *turn.translate(update.update))
             elif method == "session/request_permission":
                 return await self._permission(RequestPermissionRequest.model_validate(given))
             elif not is_notification:
@@ -422,14 +403,14 @@ class AcpSession:
         turn = self._turn
         if turn is None or turn.stopped:
             return cancelled()
-        call = turn.translator.report(given.tool_call)
+        call = turn.report(given.tool_call)
         is_mode = call.report.kind == MODE
-        if not is_mode and turn.translator.is_ours(call):
+        if not is_mode and turn.is_ours(call):
             # The policy decides where the tool runs.
             return answer(given.options, is_allowed=True)
         call.is_refused = is_mode or writes_notebook(call)
         if not call.is_refused:
-            self._emit(turn, *turn.translator.show(call))
+            self._emit(turn, *turn.show(call))
             try:
                 action = action_of(call, self._title, self._own_folder)
                 await self._config.permit(action)
@@ -441,14 +422,9 @@ class AcpSession:
         return answer(given.options, is_allowed=not call.is_refused)
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object; an empty one for any other value."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
 def _values(option: Mapping[str, Any]) -> list[str]:
     """Return the values of an option, which may be in groups."""
     found: list[str] = []
-    for each in map(_object, option.get("options") or ()):
+    for each in map(json_object, option.get("options") or ()):
         found += _values(each) if "options" in each else [str(each.get("value"))]
     return found

@@ -40,9 +40,13 @@ class Translator:
 
     Args:
         tools: The names of our tools, and of the arguments of each.
+
+    Attributes:
+        stopped: Whether the turn was interrupted.
     """
 
     def __init__(self, tools: ToolArguments) -> None:
+        self.stopped = False
         self._tools = tools
         self._calls: dict[str, ReportedCall] = {}
         self._began = time.monotonic()

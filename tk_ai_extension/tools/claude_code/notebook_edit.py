@@ -55,12 +55,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellEdited:
     )
 
 
-@tool(
-    "WRITE",
-    destructive=True,
-    carry_out=_carry_out,
-    notebook_argument="notebook_path",
-)
+@tool("WRITE", destructive=True, carry_out=_carry_out, notebook_argument="notebook_path")
 async def NotebookEdit(  # noqa: N802 - the name that agents know
     context: ToolContext,
     notebook_path: Annotated[str, Field(description="absolute path of an .ipynb file")],
@@ -109,5 +104,4 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
             operation = Delete(cell.key, expect)
         else:
             operation = Replace(cell.key, new_source or "", cell_type, expect=expect)
-    edit = plan_edit(context, document, snapshot, operation)
-    return replace(edit, given=notebook_path)
+    return replace(plan_edit(context, document, snapshot, operation), given=notebook_path)
