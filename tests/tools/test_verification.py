@@ -67,7 +67,7 @@ async def test_an_update_keeps_what_somebody_has_run_meanwhile(harness):
 @pytest.mark.proves("verify:run")
 async def test_a_run_leaves_no_line_in_the_history_of_the_user(harness):
     # The kernel may be one of an earlier test, with the history that it had then.
-    source = "open('place', 'w').write(get_ipython().history_manager.hist_file)"
+    source = "open('place', 'w').write(str(get_ipython().history_manager.hist_file))"
     harness.write("n.ipynb", f"{source}  # {harness.root}")
     assert (await harness.call("verify_notebook", notebook="n.ipynb")).status == "ok"
     with closing(sqlite3.connect((harness.root / "place").read_text())) as database:

@@ -43,6 +43,8 @@ def test_each_notebook_is_a_test_whose_failure_is_the_report(tmp_path: Path) -> 
     write(tmp_path, "good.ipynb", "print('v1')", "v2\n")
     write(tmp_path, "bad.ipynb", "print('new')", "old\n")
     write(tmp_path, "failing.ipynb", "1 / 0", "")
+    write(tmp_path, "usage.ipynb", "%nosuchmagic", "")
+    write(tmp_path, "empty.ipynb", "", "")
     (tmp_path / "broken.ipynb").write_text("{")
     (tmp_path / ".ipynb_checkpoints").mkdir()
     write(tmp_path / ".ipynb_checkpoints", "x.ipynb", "1 / 0", "")
@@ -51,11 +53,12 @@ def test_each_notebook_is_a_test_whose_failure_is_the_report(tmp_path: Path) -> 
     assert ended.returncode == 1
     shown = ended.stdout
     assert "good.ipynb::verify PASSED" in shown
-    for name in ("bad", "failing", "broken"):
+    for name in ("bad", "failing", "usage", "broken"):
         assert f"{name}.ipynb::verify FAILED" in shown
     assert "Cell 1 @cella: stdout differs\n  @@ -1 +1 @@\n  -old\n  +new\n" in shown
     assert "Cell 1 @cella failed: ZeroDivisionError: division by zero" in shown
-    assert "3 failed, 1 passed" in shown
+    assert "UsageError: Line magic function `%nosuchmagic` not found" in shown
+    assert "4 failed, 1 passed, 1 skipped" in shown
     assert "pytest_plugin.py" not in shown
 
 

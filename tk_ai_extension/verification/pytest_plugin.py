@@ -88,10 +88,12 @@ def verify_file(
         kernel_name: The kernelspec; None for the notebook's.
         timeout: Seconds of a cell after which the verification ends; None for no limit.
     """
+    from jupyter_client.kernelspec import NoSuchKernel
     from nbclient import NotebookClient
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from nbformat.v4 import new_code_cell, new_notebook
 
+    from tk_ai_extension.model.errors import InvalidArguments
     from tk_ai_extension.model.executions import Execution
     from tk_ai_extension.notebooks.reading import read_notebook
     from tk_ai_extension.verification.verifying import Verification
@@ -104,11 +106,16 @@ def verify_file(
         if cell.outputs.count
     }
     verification = Verification(snapshot, outputs, rules)
+    if not verification.cells:
+        pytest.skip(f"{path.name} has no code to run")
     notebook = new_notebook(cells=[new_code_cell(cell.source) for cell in verification.cells])
-    begun: list[int] = []
+    replies: dict[int, Any] = {}
 
     def begin(cell: Any, cell_index: int) -> None:  # noqa: ARG001 - the hook's arguments
-        begun.append(cell_index)
+        replies[cell_index] = {}
+
+    def end(cell: Any, cell_index: int, execute_reply: Any) -> None:  # noqa: ARG001
+        replies[cell_index] = execute_reply["content"]
 
     client = NotebookClient(
         notebook,
@@ -118,6 +125,7 @@ def verify_file(
         shutdown_kernel="immediate",
         resources={"metadata": {"path": str(path.parent)}},
         on_cell_execute=begin,
+        on_cell_executed=end,
     )
     stopped = ""
     try:
@@ -125,9 +133,15 @@ def verify_file(
     except (CellTimeoutError, DeadKernelError) as error:
         is_slow = isinstance(error, CellTimeoutError)
         stopped = f"It ran longer than {timeout:g} s." if is_slow else "The kernel died."
-    for at in begun:
-        ended = Execution("ok", tuple(notebook.cells[at].outputs))
-        if stopped and at == begun[-1]:
+    except NoSuchKernel as error:
+        raise InvalidArguments(f"No kernelspec `{error.name}` is installed.") from None
+    for at, reply in replies.items():
+        # An exception may be in the reply alone, such as IPython's UsageError.
+        error = reply if reply.get("status") == "error" else None
+        ended = Execution(
+            "error" if error else "ok", tuple(notebook.cells[at].outputs), error=error
+        )
+        if stopped and at == max(replies):
             ended = Execution("timed_out", message=stopped)
         verification.record(verification.cells[at], ended)
     return verification.report()
