@@ -80,7 +80,7 @@ def verify_file(
     kernel_name: str | None = None,
     timeout: float | None = None,
 ) -> NotebookReport:
-    """Verify a notebook in a kernel of its own.
+    """Verify a notebook in its own kernel.
 
     Args:
         path: The notebook.
