@@ -63,10 +63,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         argv = _in_folder(argv)
         return _run(_session(argv), argv)
-    except Refused as refusal:
-        return _refuse("--json" in argv, f"nb: {refusal}")
-    except OSError as error:  # such as a full disk, or a folder that was deleted
-        return _refuse("--json" in argv, f"nb: {error}")
+    except (Refused, OSError) as error:  # such as a full disk, or a folder that was deleted
+        message = f"nb: {error}"
+        if "--json" not in argv:
+            write_err(message)
+            return REFUSED
+        said = {"code": "invalid_arguments", "message": message, "hint": "See --help."}
+        return Session(Project(os.sep), "nb", as_json=True).refuse(said)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -81,15 +84,6 @@ def _session(argv: list[str]) -> Session:
 
         complete(session)
     return session
-
-
-def _refuse(as_json: bool, message: str) -> int:
-    if as_json:
-        error = {"code": "invalid_arguments", "message": message, "hint": "See --help."}
-        Session(Project(os.sep), "nb", as_json=True).refuse(error)
-    else:
-        write_err(message)
-    return REFUSED
 
 
 def _in_folder(argv: list[str]) -> list[str]:

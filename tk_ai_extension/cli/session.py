@@ -215,10 +215,10 @@ class Session:
             self.print_json(result)
         else:
             write(as_commands(answer["text"]))
-        is_run = "execution_id" in result
-        if is_run and result.get("status") == "connection_lost":
+        status = result.get("status") if "execution_id" in result else None
+        if status == "connection_lost":
             return UNREACHABLE
-        if is_run and result.get("status") in ("queued", "running"):
+        if status in ("queued", "running"):
             return RUNNING
         return FAILED if answer["is_error"] else OK
 
