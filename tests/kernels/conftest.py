@@ -30,6 +30,7 @@ from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
+from tk_ai_extension.kernels.provisioner import provision_kernels
 from tk_ai_extension.kernels.sandbox.programs import Sandbox, probe
 from tk_ai_extension.kernels.service import READY_TIMEOUT, Kernels
 from tk_ai_extension.kernels.stack import find_execution_stack
@@ -121,6 +122,7 @@ async def running_server(
     if gateway is None:
         app.kernel_spec_manager_class = Specs
     app.initialize(argv=[], find_extensions=False, new_httpserver=False)
+    provision_kernels(app.kernel_manager, [])
     # Each message of a flood is worth a debug record to it, which pytest would keep.
     app.log.setLevel(logging.WARNING)
     socket, port = bind_unused_port()

@@ -9,8 +9,9 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server
 from tests.support.executor_bench import ExecutorBench, run
-from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
+from tk_ai_extension.kernels.provisioner import provision_kernels
 from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.model.agent_variables import SECRETS
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -29,8 +30,7 @@ def backend() -> str:
 async def filtered(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_TOKEN", "CORP_SECRET", "HARMLESS"):
         monkeypatch.setenv(name, "canary")
-    monkeypatch.setattr(server.manager, "pre_start_kernel", server.manager.pre_start_kernel)
-    keep_secrets_from_kernels(server.manager, ["CORP_*"])
+    provision_kernels(server.manager, [*SECRETS, "CORP_*"])
     yield
 
 

@@ -334,15 +334,14 @@ class GatewayKernels(Kernels):
         except FAILURES as error:
             raise unavailable(error) from error
 
-    async def _launch(self, name: str, path: str | None) -> tuple[str, None]:
+    async def _launch(self, name: str, path: str | None) -> str:
         """Have the gateway start a kernel; try once more if it fails (HTTP 5xx)."""
         # Blanks for variables that the gateway client would send and kernels must not have.
         allowed = self._environment()
         withheld = {variable: "" for variable in os.environ if variable not in allowed}
         for is_last in (False, True):
             try:
-                started = self._manager.start_kernel(kernel_name=name, path=path, env=withheld)
-                return await started, None
+                return await self._manager.start_kernel(kernel_name=name, path=path, env=withheld)
             except FAILURES as error:
                 status = status_of(error)
                 if status is None:

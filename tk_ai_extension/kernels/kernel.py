@@ -18,7 +18,6 @@ from tk_ai_extension.kernels.base import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.kernels.executor import STOP_TIMEOUT, Ending, Run
 from tk_ai_extension.kernels.process import (
-    Usage,
     UsageMeter,
     describe_exit,
     local_process,
@@ -309,7 +308,7 @@ class Kernel:
         self._emit = emit
         self._context = context
         self._language = ""
-        self._meter: UsageMeter | None = None
+        self._meter = UsageMeter()
         self._alive = asyncio.Event()
         self._alive.set()
         self._connecting = asyncio.Lock()
@@ -335,15 +334,11 @@ class Kernel:
         """Return the state of a kernel that is not connected."""
         return getattr(self.manager, "execution_state", None) or "unknown"
 
-    async def usage(self) -> Usage | None:
-        """Return the resources of its process; None if they are unknown."""
+    async def usage(self) -> dict[str, Any]:
+        """Return the fields of `KernelInfo` about its process; none if they are unknown."""
         process = local_process(self.manager)
-        if process is None:
-            return None
-        if self._meter is None or self._meter.pid != process.pid:
-            self._meter = UsageMeter(process.pid)
         # It inspects every child process: off the event loop.
-        return await asyncio.to_thread(self._meter.measure)
+        return {} if process is None else await asyncio.to_thread(self._meter.measure, process.pid)
 
     @property
     def connection(self) -> Connection | None:

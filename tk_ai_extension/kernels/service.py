@@ -27,7 +27,7 @@ from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.executor import Run
 from tk_ai_extension.kernels.kernel import Connection, ConnectionClosed, Kernel
-from tk_ai_extension.kernels.process import StderrTail
+from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.kernels.stack import wait_for_turn
 from tk_ai_extension.model.background import BackgroundTasks, outcome
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
@@ -137,7 +137,7 @@ class Kernels:
             restarts=kernel.restarts,
             sandboxed=getattr(kernel.manager.provisioner, "confinement", None) is not None,
             remote=kernel.remote,
-            **({} if usage is None else usage._asdict()),
+            **usage,
         )
 
     def subscribe(self, listener: Callable[[KernelEvent], None]) -> Callable[[], None]:
@@ -282,15 +282,16 @@ class Kernels:
 
     async def _start(self, name: str, path: str | None) -> str:
         clock = asyncio.get_running_loop().time
-        kernel_id, tail = await self._starts.complete(
+        kernel_id = await self._starts.complete(
             self._launch(name, path),
             "The start of a kernel",
-            lambda launched: self._stop(launched[0], now=True),
+            lambda launched: self._stop(launched, now=True),
         )
         began = clock()
+        kernel = self._kernel(kernel_id)
         try:
             async with asyncio.timeout(self.ready_timeout):
-                await self._kernel(kernel_id).connect(first=True)
+                await kernel.connect(first=True)
         except BaseException as error:
             discarding = self._starts.spawn(self._stop(kernel_id, now=True), "Discarding a kernel")
             await asyncio.wait({discarding})  # its failure is logged
@@ -300,6 +301,7 @@ class Kernels:
                 problem = error.ending.message.removeprefix("The kernel ")
             else:
                 raise
+            tail: StderrTail | None = getattr(kernel.manager.provisioner, "stderr", None)
             said = "" if tail is None else await tail.text()
             wrote = f" Its last output:\n{said}" if said else ""
             message = f"The kernel `{name}` {problem}{wrote}"
@@ -307,39 +309,23 @@ class Kernels:
         log.info("Kernel %s (%s) answered after %.2f s", kernel_id, name, clock() - began)
         return kernel_id
 
-    async def _launch(self, name: str, path: str | None) -> tuple[str, StderrTail | None]:
-        """Have the manager start a kernel; return its id and the end of its stderr."""
-        arguments: dict[str, Any] = {"path": path}
+    async def _launch(self, name: str, path: str | None) -> str:
+        """Have the manager start a kernel; return its id."""
         environment = dict(self._environment())
         if path:
             # As in Jupyter's session manager: gives the kernel's code the path of its notebook.
             folder = self._manager.cwd_for_path(path)
             environment["JPY_SESSION_NAME"] = str(Path(folder, Path(path).name))
         kernel_id = str(uuid4())
-        tail = StderrTail() if self._is_local(name) else None
-        if tail is not None:
-            arguments["stderr"] = tail.writer
         try:
-            await self._manager.start_kernel(
-                kernel_name=name, kernel_id=kernel_id, env=environment, **arguments
+            return await self._manager.start_kernel(
+                kernel_name=name, kernel_id=kernel_id, path=path, env=environment
             )
         except (OSError, RuntimeError, ValueError, HTTPError) as error:
             # jupyter_client keeps it as pending, and shutdown_all then fails to stop it.
             getattr(self._manager, "_pending_kernels", {}).pop(kernel_id, None)
             message = f"The kernel `{name}` could not be started: {error}"
             raise KernelStartFailed(message) from error
-        finally:
-            if tail is not None:
-                tail.writer.close()
-        if tail is not None:
-            # After a restart stderr is inherited: the pipe ends with this process of the kernel.
-            getattr(self._manager.get_kernel(kernel_id), "_launch_args", {}).pop("stderr", None)
-        return kernel_id, tail
-
-    def _is_local(self, name: str) -> bool:
-        """Return whether a kernelspec's kernels are child processes of this one."""
-        provisioner = self._specs.get_kernel_spec(name).metadata.get("kernel_provisioner")
-        return not provisioner or provisioner.get("provisioner_name") == "local-provisioner"
 
     # -- stopping
 

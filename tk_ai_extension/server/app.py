@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_server.extension.application import ExtensionApp
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.kernels.environment import keep_secrets_from_kernels
+from tk_ai_extension.kernels.provisioner import provision_kernels
+from tk_ai_extension.model.agent_variables import SECRETS
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
@@ -83,8 +84,8 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             _describe,
             self,
         )
-        if self.filter_all_kernels:
-            keep_secrets_from_kernels(managers.kernels, self.kernel_env_exclude)
+        left_out = [*SECRETS, *self.kernel_env_exclude] if self.filter_all_kernels else []
+        provision_kernels(managers.kernels, left_out)
         self._path_events = PathEvents(
             server.event_logger, self.services.renamed, self.services.deleted
         )

@@ -11,10 +11,10 @@ import site
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Instance
 
 from tk_ai_extension.kernels.environment import allowed
+from tk_ai_extension.kernels.provisioner import ServerProvisioner
 from tk_ai_extension.kernels.sandbox.programs import SCRATCH, Sandbox
 from tk_ai_extension.model.errors import KernelUnsupported
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
 
 
-class SandboxedProvisioner(LocalProvisioner):
+class SandboxedProvisioner(ServerProvisioner):
     """Starts a kernel's process in a sandbox, at the first start and at each restart.
 
     The kernel has no network: its manager's transport becomes ``ipc``, with sockets in a private folder.
