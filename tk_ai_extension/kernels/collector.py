@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 
 from tk_ai_extension.model.encoding import encodable
@@ -64,9 +63,9 @@ class TerminalText:
 
     def __init__(self) -> None:
         self._final: list[str] = []
-        self._line = StringIO()  # what may change, and the cursor
+        self._line = ""  # what may change
+        self._cursor = 0
         self._line_start = 0  # characters before it
-        self._line_length = 0
         self._changed_from = 0  # index from which the text differs from what was drained
         self._drained_length = 0
 
@@ -78,13 +77,13 @@ class TerminalText:
     @property
     def length(self) -> int:
         """Characters of the whole text."""
-        return self._line_start + self._line_length
+        return self._line_start + len(self._line)
 
     def write(self, text: str) -> None:
         """Add what the kernel printed."""
         for part in _PARTS.findall(text):
             if part[0] == "\r":
-                self._line.seek(0)
+                self._cursor = 0
             elif part[0] == "\b":
                 self._erase(len(part))
             else:
@@ -108,36 +107,28 @@ class TerminalText:
             self._overwrite(last)
 
     def _overwrite(self, text: str) -> None:
-        column = self._line.tell()
-        self._changed_from = min(self._changed_from, self._line_start + column)
-        self._line.write(text)
-        self._line_length = max(self._line_length, column + len(text))
-        if self._line_length > REACH and self._line_length == column + len(text):
+        start, self._cursor = self._cursor, self._cursor + len(text)
+        self._line = self._line[:start] + text + self._line[self._cursor :]
+        self._changed_from = min(self._changed_from, self._line_start + start)
+        if self._cursor == len(self._line) > REACH:
             self._finish("")
 
     def _finish(self, end: str) -> None:
         """Make the last line final, with what follows it."""
-        final = self._line.getvalue() + end
+        final = self._line + end
         self._final.append(final)
-        self._line = StringIO()
         self._line_start += len(final)
-        self._line_length = 0
+        self._line, self._cursor = "", 0
 
     def _erase(self, count: int) -> None:
         """Delete characters before the cursor, and as many after it, within the line."""
-        column = self._line.tell()
-        count = min(count, column)
-        rest = self._line.read()[count:]
-        self._line.seek(column - count)
-        self._line.write(rest)
-        self._line.truncate()
-        self._line.seek(column - count)
-        self._line_length = column - count + len(rest)
-        self._changed_from = min(self._changed_from, self._line_start + column - count)
+        end, self._cursor = self._cursor, max(self._cursor - count, 0)
+        self._line = self._line[: self._cursor] + self._line[2 * end - self._cursor :]
+        self._changed_from = min(self._changed_from, self._line_start + self._cursor)
 
     def _since(self, start: int) -> str:
         """Return the text from an index."""
-        parts, at = [self._line.getvalue()], self._line_start
+        parts, at = [self._line], self._line_start
         for part in reversed(self._final):
             if at <= start:
                 break
