@@ -147,13 +147,6 @@ display({'text/plain': 'bad \\udcff byte'}, raw=True)
         assert "refused" in outcome.text("stderr")
         assert (await run(bench, "1")).status == "ok"
 
-    @pytest.mark.proves("exec:stdin")
-    async def test_input_that_may_ask_is_answered_empty(self, bench: ExecutorBench) -> None:
-        outcome = await run(bench, "print(repr(input('Name? ')))", allow_stdin=True)
-        assert outcome.status == "ok"
-        assert outcome.text() == "''\n"
-        assert "empty" in outcome.text("stderr")
-
     @pytest.mark.proves("exec:display-update")
     async def test_a_display_shown_again_and_a_result_with_an_id_show_the_newest(
         self, bench: ExecutorBench

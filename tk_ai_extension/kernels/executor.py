@@ -165,8 +165,6 @@ class Run:
             self._start()
         elif kind == "status" and content.get("execution_state") == "busy":
             self._begin()
-            if self.request.silent:
-                self._publish_start()
         elif kind == "status" and content.get("execution_state") == "idle":
             self._idle = True
             self._settle()
@@ -180,16 +178,15 @@ class Run:
             self._settle()
 
     def on_input(self, content: Mapping[str, Any]) -> str | None:
-        """Return the answer to an input request: end of file, or an empty line if input is allowed."""
+        """Return the answer to an input request, end of file; None for none."""
         self._questions += 1
         if self._questions > MAX_QUESTIONS:
             self._interrupt_soon()
             return None
         prompt = self._prompt = str(content.get("prompt", ""))
         self._publish(InputRequested(prompt))
-        what = "answered with an empty line" if self.request.allow_stdin else "refused"
-        self._collector.warn(f"[input({prompt[:1000]!r}) was {what}: no person can answer here.]")
-        return "" if self.request.allow_stdin else END_OF_FILE
+        self._collector.warn(f"[input({prompt[:1000]!r}) was refused: no person can answer here.]")
+        return END_OF_FILE
 
     def on_end(self, ending: Ending) -> None:
         """End with the connection, unless the reply says how the code has ended before."""
@@ -215,9 +212,6 @@ class Run:
 
     def _start(self) -> None:
         self._begin()  # busy may be lost
-        self._publish_start()
-
-    def _publish_start(self) -> None:
         if not self._is_started:
             self._is_started = True
             self._publish(Started(self._count))

@@ -28,14 +28,12 @@ class ExecutionRequest:
         code: The source, in the kernel's language.
         silent: Whether to run it without an execution count, history and outputs, as this package's
             queries do.
-        allow_stdin: Whether ``input()`` is allowed; if not, it raises an error.
         timeout: Seconds of wall clock after which the code is interrupted; None for no limit.
         user_expressions: Expressions to evaluate; the reply has their values.
     """
 
     code: str
     silent: bool = False
-    allow_stdin: bool = False
     timeout: float | None = None
     user_expressions: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -64,7 +62,7 @@ class StatusEvent:
 
 @dataclass(frozen=True, slots=True)
 class InputRequested:
-    """The code requested input, which was refused or answered with an empty line."""
+    """The code requested input, which was refused."""
 
     prompt: str
 
