@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, write_connection
@@ -117,11 +117,10 @@ def launch(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     launched: list[Relayed] = []
 
     def start(*arguments: str, cwd: Path = tmp_path, by: Sequence[str] = ()) -> Relayed:
-        installed = owner.share()
-        spec = json.loads((installed.folder / "kernel.json").read_text(encoding="utf-8"))
+        argv = KernelSpecManager().get_kernel_spec(owner.share().name).argv
         file = tmp_path / f"kernel-v3{len(launched)}.json"
         info = write_connection(file)
-        argv = [str(file) if part == "{connection_file}" else part for part in spec["argv"]]
+        argv = [str(file) if part == "{connection_file}" else part for part in argv]
         pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process: Any = subprocess.Popen([*by, *argv, *arguments], cwd=cwd, **pipes)
         launched.append(Relayed(process, info))

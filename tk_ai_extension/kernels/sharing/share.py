@@ -30,11 +30,10 @@ PREFIX = "nb-shared-"
 
 
 class InstalledShare(NamedTuple):
-    """An installed kernelspec for a shared kernel: its name, what people select, and its folder."""
+    """An installed kernelspec for a shared kernel: its name, and what people select."""
 
     name: str
     display_name: str
-    folder: Path
 
 
 def share_kernel(
@@ -81,8 +80,8 @@ def share_kernel(
     }
     with TemporaryDirectory() as made_in:
         Path(made_in, "kernel.json").write_text(json.dumps(made, indent=1), encoding="utf-8")
-        installed = specs.install_kernel_spec(made_in, name, user=True)
-    return InstalledShare(name, display_name, Path(installed))
+        specs.install_kernel_spec(made_in, name, user=True)
+    return InstalledShare(name, display_name)
 
 
 def unshare_kernel(folder: Path) -> None:
