@@ -59,10 +59,5 @@ def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[st
     }
 
 
-def allowed_environment() -> dict[str, str]:
-    """Return the `ALLOWED` variables of this process's environment."""
-    return allowed(os.environ)
-
-
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tk_ai_extension.agent.acp.commands import AgentCommands
 from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
-from tk_ai_extension.kernels.environment import allowed_environment, inherited_environment
+from tk_ai_extension.kernels.environment import allowed, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.kernels.stack import find_execution_stack
@@ -82,7 +83,7 @@ def build_components(
         managers.kernelspecs,
         environment=partial(inherited_environment, app.kernel_env_exclude)
         if project is None
-        else allowed_environment,
+        else partial(allowed, os.environ),
         ready_timeout=app.kernel_start_timeout,
         max_output_bytes=app.max_output,
         stack=stack,
