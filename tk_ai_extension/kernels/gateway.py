@@ -13,6 +13,7 @@ import os
 import socket as sockets
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jupyter_client.jsonutil import json_default
@@ -44,7 +45,6 @@ from tk_ai_extension.kernels.kernel import (
 )
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelStartFailed
-from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.masking import masked
 
 if TYPE_CHECKING:
@@ -176,11 +176,6 @@ class RemoteKernel(Kernel):
         self._look_now = asyncio.Event()
 
     @property
-    def name(self) -> str:
-        """The name of its kernelspec."""
-        return str((self.manager.kernel or {}).get("name", ""))
-
-    @property
     def language(self) -> str:
         """Its language in lower case; empty until it has answered."""
         return self._language
@@ -193,10 +188,6 @@ class RemoteKernel(Kernel):
     @property
     def _is_replaced(self) -> bool:
         return self.state in {"starting", "restarting"}
-
-    async def ask_state(self) -> KernelState:
-        """Return the state that the gateway reports."""
-        return (await self._look() or {}).get("execution_state", "unknown")
 
     async def settled(self) -> None:
         """Wait until a process that announced its end is replaced: a gateway cannot stop it twice."""
@@ -214,7 +205,7 @@ class RemoteKernel(Kernel):
             self._look_now.clear()
             if not self._is_listed():
                 self._end(SHUT_DOWN)
-            elif self._announced_at is not None or (self.connection and self.connection.has_runs):
+            elif self._announced_at is not None or (self.connection and self.connection.runs):
                 await self._look()
                 if self.connection is not None:
                     self.connection.probe()
@@ -222,13 +213,9 @@ class RemoteKernel(Kernel):
                 self._replace(RESTARTED)
         return self.ending
 
-    def restarted(self) -> None:
-        """Note that the manager has restarted it on request."""
-        self._replace(RESTARTED)
-
-    def shut_down(self) -> None:
-        """Note that the manager has shut it down on request."""
-        self._end(SHUT_DOWN)
+    def stopped(self, ending: Ending) -> None:
+        """Note that the manager has stopped it on request."""
+        (self._replace if ending is RESTARTED else self._end)(ending)
 
     async def _open(self) -> Client | None:
         try:
@@ -252,21 +239,19 @@ class RemoteKernel(Kernel):
             self._on_state("unknown")
             await self._reconnect()
 
-    async def _look(self) -> Json | None:
-        """Return the gateway's model of the kernel; None if it has none or does not respond.
+    async def _look(self) -> None:
+        """Check that the gateway still has the kernel; if not, end all pending requests.
 
-        If it has none, all pending requests end. The manager's ``refresh_model`` is not used: it takes
-        an unknown host name for a missing kernel, and remembers that.
+        The manager's ``refresh_model`` is not used: it takes an unknown host name for a missing kernel,
+        and remembers that.
         """
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
-                answer = await gateway_request(self.manager.kernel_url, method="GET")
-            return json.loads(answer.body)
+                await gateway_request(self.manager.kernel_url, method="GET")
         except FAILURES as error:
             log.debug("The gateway does not report on kernel %s: %s", self.id, error)
             if status_of(error) == 404:
                 self._end(Ending("shutdown", "The kernel is gone: the gateway no longer has it."))
-            return None
 
     def _replace(self, ending: Ending) -> None:
         """End this process of the kernel; the next one follows."""
@@ -339,22 +324,24 @@ class GatewayKernels(Kernels):
         # Blanks for variables that the gateway client would send and kernels must not have.
         allowed = self._environment()
         withheld = {variable: "" for variable in os.environ if variable not in allowed}
-        for is_last in (False, True):
+        start = partial(self._manager.start_kernel, kernel_name=name, path=path, env=withheld)
+        try:
             try:
-                return await self._manager.start_kernel(kernel_name=name, path=path, env=withheld)
+                return await start()
             except FAILURES as error:
-                status = status_of(error)
-                if status is None:
-                    raise unavailable(error) from error
-                if status < 500 or is_last:
-                    raise KernelStartFailed(
-                        f"The gateway {gateway_address()} failed to start the kernel `{name}`: "
-                        f"{' '.join(str(error).split())}",
-                        hint="See the gateway's log. Try again later, or choose another kernelspec "
-                        "(list_kernels).",
-                    ) from error
+                if (status_of(error) or 0) < 500:
+                    raise
                 log.warning("The gateway failed to start a kernel, trying again: %s", error)
-        raise AssertionError("the last attempt returns or raises")
+            return await start()
+        except FAILURES as error:
+            if status_of(error) is None:
+                raise unavailable(error) from error
+            raise KernelStartFailed(
+                f"The gateway {gateway_address()} failed to start the kernel `{name}`: "
+                f"{' '.join(str(error).split())}",
+                hint="See the gateway's log. Try again later, or choose another kernelspec "
+                "(list_kernels).",
+            ) from error
 
 
 def status_of(error: BaseException) -> int | None:

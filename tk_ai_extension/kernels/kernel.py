@@ -43,8 +43,11 @@ ANSWER_TIMEOUT = 10.0
 RECONNECT_TIMEOUT = 30.0
 """Seconds in which the next process of a kernel must answer to be connected at once."""
 
-DRAIN_GAP = 100
-"""Milliseconds without a message after which a kernel that has ended has sent its last one."""
+DRAIN_GAP = 0.1
+"""Seconds without a message after which a kernel that has ended has sent its last one."""
+
+READABLE = int(zmq.POLLIN)
+"""The event of a socket that has a message, without the arithmetic of an enumeration."""
 
 STEP_INTERVAL = 0.05
 """Seconds between looks at a manager that replaces a process: jupyter_client has no event for that."""
@@ -101,7 +104,7 @@ def unpacked(parts: Sequence[bytes], unpack: Callable[[bytes], Any]) -> Message:
 
 
 class SocketClient:
-    """jupyter_client's `AsyncKernelClient`, read without a poll before each message.
+    """jupyter_client's `AsyncKernelClient`, read without a future and a poll for each message.
 
     Dates are not parsed, which would take half of the time of a short message.
     """
@@ -110,31 +113,36 @@ class SocketClient:
         self.session: Any = client.session
         self._client = client
         self._unpack: Any = client.session.unpack
-        names = ("shell", "iopub", "stdin", "control")
-        self._channels = {name: getattr(client, f"{name}_channel") for name in names}
-        self.sources: Sequence[Source] = [partial(self._receive, name) for name in names]
+        self._sockets: dict[str, Any] = {
+            name: zmq.Socket.shadow(getattr(client, f"{name}_channel").socket)
+            for name in ("shell", "iopub", "stdin", "control")
+        }
+        self._readable = {name: asyncio.Event() for name in self._sockets}
+        self.sources: Sequence[Source] = [partial(self._receive, name) for name in self._sockets]
+        for name, socket in self._sockets.items():
+            asyncio.get_running_loop().add_reader(socket.FD, self._readable[name].set)
 
     async def _receive(self, channel: str) -> tuple[str, Message]:
-        parts = await self._channels[channel].socket.recv_multipart()
-        _, (signature, *parts) = self.session.feed_identities(parts)
+        socket = self._sockets[channel]
+        while not socket.get(zmq.EVENTS) & READABLE:
+            self._readable[channel].clear()
+            await self._readable[channel].wait()
+        _, (signature, *parts) = self.session.feed_identities(socket.recv_multipart())
         if not compare_digest(signature, self.session.sign(parts[:4])):
             raise ValueError("its signature is invalid")
         return channel, unpacked(parts, self._unpack)
 
     def send(self, channel: str, message: Message) -> None:
         """Send a message."""
-        self._channels[channel].send(message)
+        self.session.send(self._sockets[channel], message)
         # ZMQ_FD is edge-triggered, and sending consumes the edge of a message that has arrived.
-        self._channels[channel].socket.get(zmq.EVENTS)
+        self._readable[channel].set()
 
     def close(self) -> None:
         """Close the channels."""
+        for socket in self._sockets.values():
+            asyncio.get_running_loop().remove_reader(socket.FD)
         self._client.stop_channels()
-
-    async def drain(self) -> None:
-        """Wait until the last message of a kernel that has ended is read."""
-        while await self._channels["iopub"].socket.poll(DRAIN_GAP):  # noqa: ASYNC110 - read in turns
-            await asyncio.sleep(0)
 
 
 class Connection:
@@ -152,7 +160,8 @@ class Connection:
         """What the kernel says of itself; None until `kernel_info`."""
         self._client = client
         self._observe = observe
-        self._runs: dict[str, Run] = {}
+        self.runs: dict[str, Run] = {}
+        """The runs that have not ended, by the id of their request."""
         self._info: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._receives = asyncio.Event()
         self._readers = [asyncio.create_task(self._read(source)) for source in client.sources]
@@ -185,22 +194,17 @@ class Connection:
     def submit(self, run: Run) -> None:
         """Send a run's request. Raises ConnectionClosed; then nothing was sent."""
         msg_id = self._send("shell", "execute_request", run.content)
-        self._runs[msg_id] = run
-        run.on_done = lambda: self._runs.pop(msg_id, None)
+        self.runs[msg_id] = run
+        run.on_done = lambda: self.runs.pop(msg_id, None)
 
     def interrupting(self, only: ExecutionRequest | None = None) -> bool:
         """Tell the running run that it is interrupted; return False if ``only`` does not run now."""
-        running = [run for run in self._runs.values() if run.is_running]
+        running = [run for run in self.runs.values() if run.is_running]
         if only is not None and not any(run.request is only for run in running):
             return False
         for run in running:
             run.interrupted = True
         return True
-
-    @property
-    def has_runs(self) -> bool:
-        """Whether a run has not ended."""
-        return bool(self._runs)
 
     def close(self, ending: Ending) -> None:
         """End the connection, and with it the runs that have not ended."""
@@ -208,12 +212,19 @@ class Connection:
             return
         self.ending = ending
         self.ended.set()
-        for run in list(self._runs.values()):
+        for run in list(self.runs.values()):
             run.on_end(ending)
         self._info.cancel()
         for reader in self._readers:
             reader.cancel()
         self._client.close()
+
+    async def drain(self) -> None:
+        """Wait until the last message of a kernel that has ended is handled."""
+        with suppress(TimeoutError):
+            while True:
+                self._receives.clear()
+                await asyncio.wait_for(self._receives.wait(), DRAIN_GAP)
 
     def _send(self, channel: str, kind: str, content: Mapping[str, Any]) -> str:
         """Send a message and return its id. Raises ConnectionClosed."""
@@ -249,7 +260,7 @@ class Connection:
 
     def _handle(self, channel: str, message: Message) -> None:
         kind, content = message["msg_type"], message["content"]
-        run = self._runs.get(message["parent_header"].get("msg_id") or "")
+        run = self.runs.get(message["parent_header"].get("msg_id") or "")
         if channel == "iopub":
             self._receives.set()
             self._observe(message, run is not None)
@@ -308,17 +319,12 @@ class Kernel:
         self._emit = emit
         self._context = context
         self._language = ""
-        self._meter = UsageMeter()
+        self.meter = UsageMeter()
         self._alive = asyncio.Event()
         self._alive.set()
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
         self._tasks = BackgroundTasks(log)
-
-    @property
-    def name(self) -> str:
-        """The name of its kernelspec."""
-        return self.manager.kernel_name
 
     @property
     def language(self) -> str:
@@ -329,16 +335,6 @@ class Kernel:
     def stopping(self) -> bool:
         """Whether it is being shut down or restarted, if this server knows of it."""
         return bool(getattr(self.manager, "shutting_down", False)) or not self._alive.is_set()
-
-    async def ask_state(self) -> KernelState:
-        """Return the state of a kernel that is not connected."""
-        return getattr(self.manager, "execution_state", None) or "unknown"
-
-    async def usage(self) -> dict[str, Any]:
-        """Return the fields of `KernelInfo` about its process; none if they are unknown."""
-        process = local_process(self.manager)
-        # It inspects every child process: off the event loop.
-        return {} if process is None else await asyncio.to_thread(self._meter.measure, process.pid)
 
     @property
     def connection(self) -> Connection | None:
@@ -401,16 +397,14 @@ class Kernel:
             self._alive.clear()
             if not self.manager.shutting_down and local_process(self.manager) is process:
                 ending = Ending("died", f"The kernel {describe_exit(code)}.")
-                comes_back = getattr(self.manager, "autorestart", False) and hasattr(
-                    self.manager, "restarter_class"
-                )
+                comes_back = self.manager.autorestart
             else:
                 ending = RESTARTED if await self._replaced(process, STOP_TIMEOUT) else SHUT_DOWN
                 comes_back = ending is RESTARTED
             log.info("Kernel %s: %s", self.id, ending.message)
             connection = self.connection
             if connection is not None:
-                await self._client.drain()
+                await connection.drain()
             if self._connection is not None:
                 self._connection.close(ending)
             self.ending = ending
@@ -431,11 +425,8 @@ class Kernel:
             if connection is not None:
                 self._tasks.spawn(self._reconnect(), f"Connecting to kernel {self.id}")
 
-    def restarted(self) -> None:
-        """Note that the manager has restarted it on request; here its process shows that."""
-
-    def shut_down(self) -> None:
-        """Note that the manager has shut it down on request; here its process shows that."""
+    def stopped(self, ending: Ending) -> None:
+        """Note that the manager has stopped it on request; here its process shows that."""
 
     async def close(self) -> None:
         """Close the connection; the kernel keeps running."""
@@ -448,8 +439,7 @@ class Kernel:
         session = self.manager.session
         # Its own identity: a kernel replies to the last client of one.
         own = Session(key=session.key, signature_scheme=session.signature_scheme)
-        self._client = SocketClient(self.manager.client(session=own, context=self._context))
-        return self._client
+        return SocketClient(self.manager.client(session=own, context=self._context))
 
     def _answered(self, connection: Connection) -> None:
         """Learn from a reply to kernel_info."""

@@ -13,23 +13,24 @@ from uuid import uuid4
 
 import zmq
 import zmq.asyncio
-from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
-from tk_ai_extension.kernels.base import (
-    KernelEvent,
-    KernelInfo,
-    Kernelspec,
-    find_kernelspec,
-)
+from tk_ai_extension.kernels.base import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.executor import Run
-from tk_ai_extension.kernels.kernel import Connection, ConnectionClosed, Kernel
+from tk_ai_extension.kernels.kernel import (
+    RESTARTED,
+    SHUT_DOWN,
+    Connection,
+    ConnectionClosed,
+    Kernel,
+)
+from tk_ai_extension.kernels.process import local_process
 from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.kernels.stack import wait_for_turn
-from tk_ai_extension.model.background import BackgroundTasks, outcome
+from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 
@@ -50,9 +51,6 @@ CLOSE_TIMEOUT = 3.0
 RECONNECT_INTERVAL = 20
 """Milliseconds between attempts to connect; short, so that a starting kernel is connected at once."""
 
-MAX_SUBMISSIONS = 50
-"""How often a request is submitted if the kernel drops it because another client's request failed."""
-
 
 class Kernels:
     """Starts, finds, watches, runs and stops the kernels of a multi-kernel manager.
@@ -61,7 +59,7 @@ class Kernels:
 
     Args:
         manager: jupyter_server's `AsyncMappingKernelManager`.
-        specs: The kernelspec manager; by default the manager's.
+        specs: The kernelspec manager.
         environment: Returns the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
         max_output_bytes: Limit of the outputs that are kept for one execution.
@@ -75,7 +73,7 @@ class Kernels:
     def __init__(
         self,
         manager: MultiKernelManager,
-        specs: Any = None,
+        specs: Any,
         *,
         environment: Callable[[], Mapping[str, str]] = inherited_environment,
         ready_timeout: float = READY_TIMEOUT,
@@ -83,7 +81,7 @@ class Kernels:
         stack: Any = None,
     ) -> None:
         self._manager: Any = manager  # its methods are annotated only in part
-        self._specs = specs or getattr(manager, "kernel_spec_manager", None) or KernelSpecManager()
+        self._specs = specs
         self._environment = environment
         self.ready_timeout = ready_timeout
         self._max_output_bytes = max_output_bytes
@@ -125,15 +123,18 @@ class Kernels:
     async def info(self, kernel_id: str) -> KernelInfo:
         """Return what is known about a kernel. Raises KernelNotFound."""
         kernel = self._kernel(kernel_id)
-        usage, state = await kernel.usage(), kernel.state
-        if state == "unknown":
-            state = await kernel.ask_state()
+        process, usage = local_process(kernel.manager), dict[str, Any]()
+        if process is not None:  # it inspects every child process: off the event loop
+            usage = await asyncio.to_thread(kernel.meter.measure, process.pid)
         self._kernel(kernel_id)
+        # A gateway's may be old, or None where the gateway does not answer.
+        model: Any = await self._ask(self._manager.kernel_model(kernel_id)) or {}
+        is_known = kernel.remote or kernel.state != "unknown"
         return KernelInfo(
             id=kernel_id,
-            name=kernel.name,
+            name=model.get("name", ""),
             language=kernel.language,
-            state=state,
+            state=kernel.state if is_known else model["execution_state"],
             restarts=kernel.restarts,
             sandboxed=getattr(kernel.manager.provisioner, "confinement", None) is not None,
             remote=kernel.remote,
@@ -160,8 +161,9 @@ class Kernels:
 
         The generator always ends: on reply and idle, when the kernel dies, is restarted or shut down,
         when the connection is lost, or after ``request.timeout`` (it then interrupts the kernel and
-        waits a bounded time). Outputs up to then are kept. Submitted code is never submitted again. A
-        slow reader gets outputs in larger batches; none are lost.
+        waits a bounded time). Outputs up to then are kept. Code is submitted again only if the kernel
+        has dropped it, because another client's code failed. A slow reader gets outputs in larger
+        batches; none are lost.
 
         Closing the generator early (``aclose``) detaches from the execution without interrupting the
         kernel; the request's timeout still applies.
@@ -169,12 +171,13 @@ class Kernels:
         Raises (before anything is submitted):
             KernelNotFound, KernelDied, KernelBusy, GatewayUnavailable.
         """
-        for _ in range(MAX_SUBMISSIONS):
-            connection = await self.connection(kernel_id)
+        while True:
+            kernel = self._kernel(kernel_id)
+            connection = await self._connect(kernel)
             if self._stack is not None:
-                await wait_for_turn(self._stack, self._kernel(kernel_id))
-                connection = await self.connection(kernel_id)
-            run = self._run(self._kernel(kernel_id), request)
+                await wait_for_turn(self._stack, kernel)
+                connection = await self._connect(kernel)
+            run = self._run(kernel, request)
             try:
                 connection.submit(run)
             except ConnectionClosed:
@@ -191,11 +194,6 @@ class Kernels:
                     yield event
             if not run.aborted:
                 return
-        raise KernelBusy(
-            f"The kernel dropped the request {MAX_SUBMISSIONS} times because other clients' code "
-            "failed. It did not run.",
-            hint="Call again.",
-        )
 
     def _run(self, kernel: Kernel, request: ExecutionRequest) -> Run:
         return Run(
@@ -207,33 +205,33 @@ class Kernels:
             max_output_bytes=self._max_output_bytes,
         )
 
-    async def connection(self, kernel_id: str) -> Connection:
-        """Return an open connection to the kernel.
+    async def _connect(self, kernel: Kernel) -> Connection:
+        """Return an open connection to a kernel.
 
         Raises:
             KernelNotFound, KernelDied, GatewayUnavailable.
             KernelBusy: it is alive but does not answer.
         """
-        kernel = self._kernel(kernel_id)
-        if kernel.connection is not None and not kernel.stopping:
-            return kernel.connection
+        connection = kernel.connection
+        if connection is not None and not kernel.stopping:
+            return connection
         try:
             async with asyncio.timeout(self.ready_timeout):
                 return await kernel.connect()
         except TimeoutError as error:
-            late = f"The kernel {kernel_id} did not answer within {self.ready_timeout:g} s"
+            late = f"The kernel {kernel.id} did not answer within {self.ready_timeout:g} s"
             if kernel.ending is not None:
                 raise KernelDied(f"{late}. {kernel.ending.message}") from error
             raise KernelBusy(f"{late} but is alive: it is busy or stuck.") from error
         except ConnectionClosed as closed:
             if closed.ending.kind == "shutdown":
-                raise KernelNotFound(f"The kernel {kernel_id} was shut down.") from closed
+                raise KernelNotFound(f"The kernel {kernel.id} was shut down.") from closed
             raise KernelDied(closed.ending.message) from closed
 
     async def wait_ready(self, kernel_id: str) -> None:
         """Wait until a kernel answers. Raises KernelNotFound, KernelStartFailed."""
         try:
-            await self.connection(kernel_id)
+            await self._connect(self._kernel(kernel_id))
         except (KernelDied, KernelBusy) as error:
             raise KernelStartFailed(error.message) from error
 
@@ -252,7 +250,7 @@ class Kernels:
         if kernel.stopping:
             return  # the code to interrupt ends with its process; later code is not interrupted
         # A kernel that has not answered yet may not have its signal handler: a signal would end it.
-        connection = await self.connection(kernel_id)
+        connection = await self._connect(kernel)
         if connection.interrupting(only):
             await self._ask(self._manager.interrupt_kernel(kernel_id))
 
@@ -346,14 +344,9 @@ class Kernels:
     ) -> None:
         kernel = self._kernel(kernel_id)
 
-        async def act() -> None:
-            async with kernel.lock:
-                self._kernel(kernel_id)
-                await stop(kernel_id)
-
-        task = asyncio.create_task(act(), name=f"A restart or shutdown of {kernel_id}")
-        self._tasks.keep(task)
-        await outcome(task, log)
+        async with kernel.lock:
+            self._kernel(kernel_id)
+            await run_to_completion(stop(kernel_id))
 
     async def _restart(self, kernel_id: str) -> None:
         kernel = self._kernel(kernel_id)
@@ -373,7 +366,7 @@ class Kernels:
         except (OSError, RuntimeError) as error:
             message = f"The kernel {kernel_id} could not be restarted: {error}"
             raise KernelStartFailed(message) from error
-        kernel.restarted()
+        kernel.stopped(RESTARTED)
         await self.wait_ready(kernel_id)
 
     async def _stop(self, kernel_id: str, *, now: bool = False) -> None:
@@ -384,7 +377,7 @@ class Kernels:
         if kernel_id in self._manager:
             await self._ask(self._manager.shutdown_kernel(kernel_id, now=now))
         if kernel is not None:
-            kernel.shut_down()
+            kernel.stopped(SHUT_DOWN)
             if kernel.watching is not None and kernel.watching is not asyncio.current_task():
                 await asyncio.wait({kernel.watching})
 

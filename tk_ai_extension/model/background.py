@@ -85,15 +85,6 @@ class BackgroundTasks:
         await self.join()
 
 
-async def outcome(task: asyncio.Task[T], logger: logging.Logger) -> T:
-    """Await a task that continues if the caller is cancelled; then its failure is logged."""
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(lambda ended: log_failure(ended, logger))
-        raise
-
-
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """Await work that runs to completion however often the caller is cancelled.
 
