@@ -8,6 +8,7 @@ from playwright.async_api import expect
 from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, answer, armed, pick, write_notebook
+from tests.browser.pictures import picture
 from tests.support.scripted_model import (
     Answer,
     Held,
@@ -38,6 +39,7 @@ async def test_a_message_is_answered_with_what_was_done_and_axe_finds_nothing_wr
     await lab.open("sales.ipynb")
     await lab.show_panel()
     assert await violations(lab.page, ".tk-Chat") == []
+    await picture(lab.page, "first-sight")
     await lab.say("What is in it?")
 
     await expect(lab.log.get_by_text("It has one cell.")).to_be_visible()
@@ -53,14 +55,17 @@ async def test_a_message_is_answered_with_what_was_done_and_axe_finds_nothing_wr
     question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
     await expect(question).to_be_visible()
     assert await violations(lab.page, ".tk-Chat") == []
+    await picture(lab.page, "question", question=question)
     await answer(question, "Approve")
     await expect(lab.panel.get_by_role("group", name="Changes")).to_be_visible()
+    await picture(lab.page, "answer", lab.panel)
     for summary in await lab.log.locator("summary").all():
         if await summary.is_visible():
             await summary.click()
     assert await violations(lab.page, ".tk-Chat") == []
     await lab.panel.get_by_role("button", name="History").click()
     await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
+    await picture(lab.page, "history", lab.panel)
     assert await violations(lab.page, ".tk-Chat") == []
 
 
