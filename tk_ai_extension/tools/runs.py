@@ -570,27 +570,18 @@ async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult
         workspace.incarnations.end(kernel_id)
     # It may have been renamed since.
     path = notebook.path
-    if plan.snapshot is None:
-        scratch = workspace.executions.start(
-            context.caller,
-            kernel_id,
-            [Step(code=plan.code)],
-            path=path,
-            timeout=plan.timeout,
-            approval=context.approval,
-            tool=tool,
-        )
-        return await follow(context, scratch, plan.wait)
-    begun = start_cells(
+    steps = [Step(code=plan.code)] if plan.snapshot is None else steps_of(plan.cells)
+    begun = start_steps(
         context,
         path,
         kernel_id,
-        plan.cells,
+        steps,
         tool=tool,
         timeout=plan.timeout,
         stop_on_error=plan.stop_on_error,
     )
-    return await follow(context, begun, plan.wait, total_cells=len(plan.snapshot.cells))
+    total_cells = None if plan.snapshot is None else len(plan.snapshot.cells)
+    return await follow(context, begun, plan.wait, total_cells=total_cells)
 
 
 async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
@@ -604,11 +595,11 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
     entry = applied.entry + 1 if applied.entry else None
     begun: Run | None = None
     try:
-        begun = start_cells(
+        begun = start_steps(
             context,
             edit.document.path,
             kernel_id,
-            cells,
+            steps_of(cells),
             tool=tool,
             timeout=edit.timeout,
             entry=entry,
@@ -650,24 +641,24 @@ def steps_of(cells: Sequence[Cell], *, allow_errors: bool = False) -> list[Step]
     ]
 
 
-def start_cells(
+def start_steps(
     context: ToolContext,
     path: str,
     kernel_id: str,
-    cells: Sequence[Cell],
+    steps: Sequence[Step],
     *,
     tool: str,
     timeout: float | None = None,
     stop_on_error: bool = True,
     entry: int | None = None,
 ) -> Run:
-    """Queue cells for a kernel; their outputs are written to the notebook."""
+    """Queue cells or scratch code for a kernel; the outputs of cells are written to the notebook."""
     workspace = context.workspace
     return workspace.executions.start(
         context.caller,
         kernel_id,
-        steps_of(cells),
-        open_document=workspace.store.open,
+        steps,
+        open_document=workspace.store.open if steps[0].cell else None,
         path=path,
         timeout=timeout,
         stop_on_error=stop_on_error,

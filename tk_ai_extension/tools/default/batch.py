@@ -23,7 +23,7 @@ from tk_ai_extension.tools.changes import (
 )
 from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
-from tk_ai_extension.tools.runs import CellRun, code_of, follow, kernel_for, start_cells
+from tk_ai_extension.tools.runs import CellRun, code_of, follow, kernel_for, start_steps, steps_of
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo import inverse_operations, read_compared
 
@@ -102,7 +102,7 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
     if kernel_id is None or not cells:
         return result
     try:
-        begun = start_cells(context, path, kernel_id, cells, tool=tool)
+        begun = start_steps(context, path, kernel_id, steps_of(cells), tool=tool)
         execution = await follow(context, begun, edit.wait)
     except ToolError as error:
         # The run was not queued, or a cell was deleted while it waited in the queue.
