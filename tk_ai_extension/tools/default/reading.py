@@ -305,8 +305,9 @@ async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) 
     texts: dict[int, str] = {}
     spent = 0
     for cell in cells:
-        outputs = await _short_outputs(document, cell) if cell.outputs.count else ""
-        text = "\n".join(part for part in (cell.source, outputs) if part)
+        text = cell.source
+        if cell.outputs.count and (outputs := await _short_outputs(document, cell)):
+            text = f"{text}\n{outputs}" if text else outputs
         texts[cell.index] = text
         spent += len(text)
         if spent > budget:
