@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
@@ -370,9 +370,6 @@ class OutputSaver:
         save: Saves them.
         refresh: Has tabs that opened the notebook during a save read its file.
         on_idle: Called when no cell runs and everything is saved or given up.
-
-    Attributes:
-        delay: Seconds from an output to its save.
     """
 
     def __init__(
@@ -394,11 +391,6 @@ class OutputSaver:
         self._lock = asyncio.Lock()
         self._tasks = BackgroundTasks(_log)
         self._schedule = Schedule(self._save_in_time, f"save {path}", self._tasks, delay=SAVE_DELAY)
-
-    @property
-    def delay(self) -> float:
-        """See the class."""
-        return self._schedule.delay
 
     def acquire(self) -> None:
         """Add a running cell as a user."""
@@ -466,7 +458,7 @@ class OutputSaver:
                     gone = ended
                 elif isinstance(error, final):
                     gone = [run for run in ended if asking in (None, run)]
-                self._schedule.delay = min(self.delay * 2, MAX_DELAY)
+                self._schedule.delay = min(self._schedule.delay * 2, MAX_DELAY)
                 self.save_soon()
                 raise
             finally:
@@ -489,13 +481,7 @@ Find = Callable[[Snapshot], Cell | None]
 
 
 class OutputSink(ABC):
-    """Receives the outputs of one running cell, where its notebook is now.
-
-    Attributes:
-        share: A slow push delays the next one by this multiple of its duration.
-    """
-
-    share: ClassVar[float] = 1.0
+    """Receives the outputs of one running cell, where its notebook is now."""
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
         """Take changes at once if that is cheap; return False if they must be pushed."""
@@ -707,8 +693,7 @@ class CellOutputWriter:
             await self.deliver()
         except ToolError as error:
             self.warn(error)
-        share = self.sink.share if self.sink is not None else 1.0
-        self._schedule.postpone(share * (time.monotonic() - started))
+        self._schedule.postpone(time.monotonic() - started)
 
     async def deliver(self, *, last: bool = False) -> None:
         """Push the pending outputs; keep them if that fails.
