@@ -41,7 +41,7 @@ FILES: dict[str, bytes] = forms() | {
 
 def is_writable(data: bytes) -> bool:
     try:
-        return read_notebook(data, "").writable
+        return read_notebook(data, "").nbformat[0] == 4
     except InvalidNotebook:
         return False
 

@@ -432,4 +432,5 @@ def _text_of(content: Json, path: str) -> StoredNotebook:
         nbformat=(original, 0),
         faults=(f"nbformat {original} can be read, not written",),
         cell_faults=((),) * len(notebook.cells),
+        is_named=False,
     )

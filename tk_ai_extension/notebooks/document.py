@@ -24,7 +24,6 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.large_notebooks import prepared, run_off_loop_if_large
 from tk_ai_extension.model.operations import Applied, Insert, Operation
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.cellforms import new_cell_id
@@ -322,7 +321,7 @@ class StoredDocument(NotebookDocument):
 
     async def read(self) -> Snapshot:
         """See `NotebookDocument.read`; an unchanged file is not opened."""
-        return await prepared(self.notebook.shown(await self.stored()))
+        return self.notebook.shown(await self.stored())
 
     async def locate(self, find: Find) -> RunningCell:
         """See `NotebookDocument.locate`."""
@@ -393,7 +392,7 @@ class StoredDocument(NotebookDocument):
         snapshot = self.notebook.shown(notebook.snapshot(self.path))
         if edit.effects:
             await self.refresh_tabs()
-        return Applied(snapshot, await run_off_loop_if_large(len(snapshot.cells), edit.changes))
+        return Applied(snapshot, edit.changes())
 
     async def write_left(self, left: Json) -> str | None:
         """Write what a page has and the stored notebook lacks.

@@ -242,6 +242,8 @@ class LiveDocument(NotebookDocument):
 
     def _relocate_runs(self, live: LiveEdit, after: Snapshot) -> None:
         """Update the running cells' keys after an edit; others may have moved cells since."""
+        if not self.notebook.writers:
+            return
         found = live.by_id(after)
         for writer in self.notebook.writers:
             cell = writer.run.find(live.before)

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, compress, count, pairwise
 from json.decoder import JSONDecodeError
-from operator import attrgetter
+from operator import attrgetter, ne, or_
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import (
@@ -41,7 +41,7 @@ GONE: Any = object()
 _SHOWN = 100
 """Number of cells from which the form of the others is inferred."""
 _NO_OUTPUTS = OutputsSummary()
-_id = attrgetter("id")
+_id, _key, _number_of = attrgetter("id"), attrgetter("key"), attrgetter("index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class StoredNotebook:
         key_order: For each type of cell the order of its fields.
         converted: The cells of a notebook of nbformat 1 to 3, converted to nbformat 4; else None. Such a
             notebook is not written, and all its bytes are in ``before``.
+        is_named: Whether each cell has a unique id, which is its key; an edit keeps that.
     """
 
     cells: tuple[Cell, ...]
@@ -85,11 +86,7 @@ class StoredNotebook:
     as_lines: bool = True
     key_order: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     converted: tuple[Json, ...] | None = None
-
-    @property
-    def writable(self) -> bool:
-        """Whether the format can be written."""
-        return self.nbformat[0] == 4
+    is_named: bool = False
 
     @property
     def data(self) -> bytes:
@@ -109,7 +106,9 @@ class StoredNotebook:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """The notebook's problems, none of which prevents edits."""
-        faults = [*self.faults, *id_faults([*map(_id, self.cells)], self.nbformat)]
+        faults = [*self.faults]
+        if not self.is_named:
+            faults += id_faults([*map(_id, self.cells)], self.nbformat)
         if any(self.cell_faults):
             faults += [f"cell {n}: {f}" for n, fs in enumerate(self.cell_faults) for f in fs]
         if len(faults) > MAX_WARNINGS:
@@ -120,7 +119,14 @@ class StoredNotebook:
         """Return the notebook as it is in the file; the same object for the same path."""
         known: Snapshot | None = vars(self).get("_snapshot")
         if known is None or known.path != path:
-            known = Snapshot(path, self.cells, self.metadata, self.nbformat, self.warnings)
+            known = Snapshot(
+                path,
+                self.cells,
+                self.metadata,
+                self.nbformat,
+                self.warnings,
+                is_named=self.is_named,
+            )
             vars(self)["_snapshot"] = known
         return known
 
@@ -200,12 +206,18 @@ class StoredNotebook:
         """Return the notebook with its cells and new ones in this order."""
         added = {slot: new[slot] for slot in order if slot < 0}
         ids = {slot: cellforms.id_of(body.stored, self.nbformat) for slot, body in added.items()}
-        made = {slot: read_cell(body.stored, 0, "", ids[slot]) for slot, body in added.items()}
+        made = {
+            slot: read_cell(body.stored, 0, ids[slot] or "", ids[slot])
+            for slot, body in added.items()
+        }
         faults = {slot: _cell_faults(body.stored) for slot, body in added.items()}
         bodies = [added[at].data if at < 0 else self.chunks[2 * at + 1] for at in order]
+        cells = [made[at] if at < 0 else self.cells[at] for at in order]
+        is_named = self.is_named and len({*map(_id, cells)} - {None}) == len(cells)
         return replace(
             self,
-            cells=placed([made[at] if at < 0 else self.cells[at] for at in order]),
+            cells=placed(cells, is_named=is_named),
+            is_named=is_named,
             chunks=self._joined(bodies),
             cell_faults=tuple([faults[at] if at < 0 else self.cell_faults[at] for at in order]),
         )
@@ -402,10 +414,10 @@ def _index(stored: list[Json], around: Json) -> StoredNotebook:
     )
     metadata: Any = around.get("metadata")
     ids = cellforms.ids_of(stored, nbformat)
+    keys = cell_keys(ids)
     return StoredNotebook(
         cells=tuple(
-            read_cell(stored[number], number, key, ids[number])
-            for number, key in enumerate(cell_keys(ids))
+            read_cell(stored[number], number, key, ids[number]) for number, key in enumerate(keys)
         ),
         metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
         nbformat=nbformat,
@@ -414,6 +426,7 @@ def _index(stored: list[Json], around: Json) -> StoredNotebook:
         cell_faults=tuple(map(_cell_faults, stored)),
         as_lines=_as_lines(stored[:_SHOWN]),
         key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored[:_SHOWN])},
+        is_named=cellforms.has_ids(nbformat) and keys == ids,
     )
 
 
@@ -479,31 +492,29 @@ def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
     return cell
 
 
-def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return cells with their indexes and keys in this order."""
+def placed(cells: Sequence[Cell], *, is_named: bool = False) -> tuple[Cell, ...]:
+    """Return cells with their indexes and keys in this order.
+
+    Args:
+        cells: The cells.
+        is_named: Whether the key of each is known to be its unique id.
+    """
     found = list(cells)
-    for index, (cell, key) in enumerate(zip(cells, cell_keys([*map(_id, cells)]), strict=True)):
-        if cell.index != index or cell.key != key:
-            moved = found[index] = object.__new__(Cell)
-            fields = moved.__dict__
-            fields.update(cell.__dict__)
-            fields["index"], fields["key"] = index, key
-            if cell.key != key:
-                fields.pop("stamp", None)
+    is_moved: Iterator[bool] = map(ne, map(_number_of, cells), count())
+    keys: Sequence[str] = ()
+    if not is_named:
+        keys = cell_keys([*map(_id, cells)])
+        is_moved = map(or_, is_moved, map(ne, map(_key, cells), keys))
+    for index in compress(count(), is_moved):
+        # As in `read_cell`; a copy costs a quarter of a new dictionary.
+        moved, fields = object.__new__(Cell), vars(cells[index]).copy()
+        fields["index"] = index
+        if keys and fields["key"] != keys[index]:
+            fields["key"] = keys[index]
+            fields.pop("stamp", None)
+        object.__setattr__(moved, "__dict__", fields)
+        found[index] = moved
     return tuple(found)
-
-
-def snapshot_of(
-    path: str,
-    cells: Sequence[Cell],
-    metadata: Json,
-    nbformat: tuple[int, int],
-    *,
-    live: bool = False,
-) -> Snapshot:
-    """Return the snapshot of a notebook with these cells, each with its index and key there."""
-    faults = tuple(id_faults([*map(_id, cells)], nbformat))
-    return Snapshot(path, placed(cells), metadata, nbformat, faults, live=live)
 
 
 def summarise_stored(stored: Any) -> OutputsSummary:
@@ -550,9 +561,9 @@ def id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[
         )
     if len(set(ids)) == len(ids):
         return
-    for cell_id, count in Counter(ids).items():
-        if cell_id is not None and count > 1:
-            yield f"the id {cell_id!r} is used {count} times; those cells are addressed as cell-N"
+    for cell_id, times in Counter(ids).items():
+        if cell_id is not None and times > 1:
+            yield f"the id {cell_id!r} is used {times} times; those cells are addressed as cell-N"
 
 
 def _as_lines(stored: Sequence[Json]) -> bool:
@@ -614,8 +625,9 @@ class TabReplica:
             self._changed.add(cell_id)
         if (order := delta.get("order")) is not None:
             self.ids = list(order)
-            kept = {each: self._stored[each] for each in self.ids if each in self._stored}
-            self._stored, self._snapshot = kept, None
+            for gone in self._stored.keys() - self.ids:
+                del self._stored[gone]
+            self._snapshot = None
         if delta.get("metadata") is not None:
             self._metadata, self._snapshot = delta["metadata"], None
         if delta.get("nbformat") is not None:
@@ -632,10 +644,21 @@ class TabReplica:
         for cell_id in self._changed:
             self._cells.pop(cell_id, None)
         if known is None or known.path != path:
-            missing = [each for each in self.ids if each not in self._cells]
-            self._cells |= {each: self._read(each) for each in missing}
-            cells = [self._cells[each] for each in self.ids]
-            known = snapshot_of(path, cells, self._metadata, self._nbformat, live=True)
+            for missing in {*self.ids} - self._cells.keys():
+                self._cells[missing] = self._read(missing, 0, missing)
+            cells = [*map(self._cells.__getitem__, self.ids)]
+            ids = [*map(_id, cells)]
+            # In a tab each cell has a unique id, whatever the format.
+            is_named = [*map(_key, cells)] == ids == self.ids
+            known = Snapshot(
+                path,
+                placed(cells, is_named=is_named),
+                self._metadata,
+                self._nbformat,
+                () if is_named else tuple(id_faults(ids, self._nbformat)),
+                live=True,
+                is_named=is_named,
+            )
             self._cells = dict(zip(self.ids, known.cells, strict=True))
         elif self._changed:
             # The ids of cells do not change, nor do their places and keys.
@@ -649,7 +672,7 @@ class TabReplica:
         self._changed.clear()
         return known
 
-    def _read(self, cell_id: str, index: int = 0, key: str = "") -> Cell:
+    def _read(self, cell_id: str, index: int, key: str) -> Cell:
         stored = self._stored[cell_id]
         return read_cell(stored, index, key, cellforms.id_of(stored, self._nbformat))
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.diffs import line_diff, longest_increasing
 from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.large_notebooks import run_off_loop_if_large
 from tk_ai_extension.model.operations import (
     Action,
     Change,
@@ -32,6 +32,8 @@ from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.workspace import Workspace
+
+T = TypeVar("T")
 
 MAX_SOURCE = 400_000
 """Maximum length of a source, in characters; longer ones are left out."""
@@ -525,8 +527,16 @@ def _required(content: CellContent | None) -> CellContent:
     return content
 
 
+MANY = 2_000
+"""Maximum cells that are processed on the event loop, which takes about 10 ms."""
+
 COMPARED = 100
-"""The number of cells that take as long as to compare the outputs of one, for `run_off_loop_if_large`."""
+"""The number of cells that take as long as to compare the outputs of one."""
+
+
+async def run_off_loop_if_large(cells: int, work: Callable[[], T]) -> T:
+    """Return the result of ``work``, which processes this number of cells; run it in a thread if large."""
+    return work() if cells <= MANY else await asyncio.to_thread(work)
 
 
 @dataclass(frozen=True, slots=True)
