@@ -39,14 +39,13 @@ MAX_MODULES = 30
 
 COSTS = (
     cost("list_kernels", 10, 4_000, 4_000, transactions=0),
-    cost("execute_ipython", 10, 8_000, 8_000, transactions=1),
-    # A busy machine pushes the outputs to the tab in two parts.
-    cost("execute_cell", 10, 10_300, 11_600, transactions=2),
-    cost("overwrite_cell", 10, 5_700, 7_500, transactions=1),
-    cost("insert_and_execute_cell", 10, 12_100, 14_600, transactions=2),
-    cost("overwrite_cell", 500, 5_700, 7_500, transactions=1),
-    cost("list_cells", 500, 5_500, 6_100, transactions=0),
-    cost("insert_cell", 500, 6_000, 7_400, transactions=1),
-    cost("insert_and_execute_cell", 500, 12_600, 14_900, transactions=2),
+    cost("execute_ipython", 10, 7_900, 7_900, transactions=1),
+    cost("execute_cell", 10, 9_900, 10_200, transactions=2),
+    cost("overwrite_cell", 10, 5_600, 7_500, transactions=1),
+    cost("insert_and_execute_cell", 10, 11_700, 13_400, transactions=2),
+    cost("overwrite_cell", 500, 5_600, 7_500, transactions=1),
+    cost("list_cells", 500, 5_300, 6_000, transactions=0),
+    cost("insert_cell", 500, 5_500, 7_400, transactions=1),
+    cost("insert_and_execute_cell", 500, 11_900, 13_600, transactions=2),
 )
 """The calls, in the order in which they are measured."""
