@@ -59,8 +59,7 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
     forEach: (done: (panel: NotebookPanel) => void) => done(panel),
     filter: () => []
   };
-  let tabs: object[] = [];
-  let list = 0;
+  let tabs: { id: string }[] = [];
   const received = new Signal<object, object>(of);
   const opened = new Signal<object, void>(of);
   const answers: object[] = [];
@@ -68,12 +67,11 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
     isOpen: true,
     opened,
     received,
-    send: (message: { tabs?: object[]; list?: number; answer?: number }) => {
+    send: (message: { tabs?: { id: string }[]; answer?: number }) => {
       if (message.answer !== undefined) {
         answers.push(message);
       }
       tabs = message.tabs ?? tabs;
-      list = message.list ?? list;
       return true;
     }
   };
@@ -86,7 +84,7 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
   await new Promise(resolve => setTimeout(resolve));
   return {
     tabs: () => tabs,
-    listed: () => received.emit({ listed: list }),
+    listed: () => received.emit({ listed: tabs.map(each => each.id) }),
     rename,
     receive: message => received.emit(message),
     reconnect: () => opened.emit(),

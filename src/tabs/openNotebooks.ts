@@ -58,11 +58,7 @@ export class OpenNotebooks {
       this._notebooks = this._notebooks.filter(each => each !== notebook);
       this._publishSoon();
     });
-    context.pathChanged.connect(() => {
-      // Until now, agents may have edited the file under its new path.
-      this._known.delete(notebook);
-      this._publishSoon();
-    });
+    context.pathChanged.connect(() => this._publishSoon());
     context.model.stateChanged.connect((_, { name }) => {
       // The answer to a request says it as well.
       if (name === 'dirty' && !this._answering.has(notebook)) {
@@ -101,13 +97,7 @@ export class OpenNotebooks {
   }
 
   private _publish(): void {
-    const tabs = this._notebooks.map(each => this._tabInfo(each));
-    const list = ++this._lists;
-    if (this._connection.send({ tabs, list })) {
-      const fresh = this._notebooks.filter(each => !this._known.has(each));
-      fresh.forEach(each => this._known.add(each));
-      this._fresh.set(list, fresh);
-    }
+    this._connection.send({ tabs: this._notebooks.map(each => this._tabInfo(each)) });
   }
 
   /** Report whether a notebook has unsaved changes. */
@@ -119,24 +109,20 @@ export class OpenNotebooks {
 
   private _onOpened(): void {
     this._session++;
-    this._known = new WeakSet();
     this._publish();
   }
 
   private _onReceived(message: object): void {
     if ('listed' in message) {
-      this._onListed(message.listed as number);
+      this._onListed(message.listed as string[]);
     } else if ('method' in message) {
       void this._answer(message as IncomingRequest);
     }
   }
 
-  /** The server now leaves these files to this page. They may have been written a moment ago. */
-  private _onListed(list: number): void {
-    for (const notebook of this._fresh.get(list) ?? []) {
-      notebook.catchUp();
-    }
-    this._fresh.delete(list);
+  /** The server leaves these files to this page from now on. They may have been written a moment ago. */
+  private _onListed(ids: string[]): void {
+    this._notebooks.filter(each => ids.includes(each.id)).forEach(each => each.catchUp());
   }
 
   private async _answer(request: IncomingRequest): Promise<void> {
@@ -173,10 +159,7 @@ export class OpenNotebooks {
   private _notebooks: OpenNotebook[] = [];
   /** The notebooks with a request that is not answered yet. */
   private readonly _answering = new Set<OpenNotebook>();
-  private _known = new WeakSet<OpenNotebook>();
-  private readonly _fresh = new Map<number, OpenNotebook[]>();
   private _isPublishing = false;
-  private _lists = 0;
   /** The number of the connection. */
   private _session = 0;
 }

@@ -284,7 +284,7 @@ class TestReader:
     ) -> None:
         page = await open_page("page")
         listed = {"id": "n", "path": "n.ipynb", "dirty": False, "focused": True}
-        await page.send({"tabs": [listed], "list": 1})
+        await page.send({"tabs": [listed]})
         number = await page.subscribe(permissions=True)
         assert (await page.receive())["subscription"] == number
         assert extension.settings[tabs.TABS_KEY].present("n.ipynb") == []

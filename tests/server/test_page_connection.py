@@ -50,7 +50,7 @@ def page_with(
 ) -> tuple[Page, FakeConnection]:
     connection = FakeConnection()
     page = channel.connect(user, CLIENT, connection)
-    channel.handle(page, {"tabs": list(listed), "list": 1})
+    channel.handle(page, {"tabs": list(listed)})
     return page, connection
 
 
@@ -186,7 +186,7 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
     before = {**vars(tab)}
     for listed in ([tab_entry(path="other.ipynb", dirty=True), invalid], [invalid]):
         with pytest.raises(InvalidArguments):
-            channel.handle(page, {"tabs": listed, "list": 2})
+            channel.handle(page, {"tabs": listed})
     assert vars(tab) == before
     assert page.tabs == [tab]
     channel.close()

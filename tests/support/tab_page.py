@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -64,8 +65,7 @@ class TabPage:
         self._socket: WebSocketClientConnection | None = None
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._lists = 0
-        self._listed: dict[int, asyncio.Event] = {}
+        self._listed: deque[asyncio.Event] = deque()
         self._opening = asyncio.Lock()
 
     # --- connection
@@ -76,6 +76,7 @@ class TabPage:
             f"ws{self._url.removeprefix('http')}api/tk-ai/tabs?client={self.client}",
             headers=self._headers,
         )
+        self._listed.clear()
         self._socket = await websocket_connect(request, max_message_size=1 << 30)
         for notebook in self.notebooks.values():
             notebook.written(None)
@@ -88,7 +89,7 @@ class TabPage:
         while (text := await socket.read_message()) is not None:
             message = json.loads(text)
             if "listed" in message:
-                self._listed.pop(message["listed"]).set()
+                self._listed.popleft().set()
                 continue
             if "heartbeat" in message:
                 continue
@@ -101,9 +102,9 @@ class TabPage:
         """Report the open notebooks; the returned event is set at the server's reply."""
         if self._socket is not None:
             tabs = [notebook.description() for notebook in self.notebooks.values()]
-            self._lists += 1
-            listed = self._listed[self._lists] = asyncio.Event()
-            await self._send(self._socket, {"tabs": tabs, "list": self._lists})
+            listed = asyncio.Event()
+            self._listed.append(listed)
+            await self._send(self._socket, {"tabs": tabs})
             return listed
         return None
 

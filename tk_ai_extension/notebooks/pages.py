@@ -382,8 +382,8 @@ class Pages:
         """
         message = cast("Json", said) if isinstance(said, dict) else {}
         if isinstance(message.get("tabs"), list):
-            self._list(page, _listed(cast("list[Any]", message["tabs"])))
-            return {"listed": message.get("list"), "sent": _now()}
+            fresh = self._list(page, _listed(cast("list[Any]", message["tabs"])))
+            return {"listed": fresh, "sent": _now()}
         if "answer" in message:
             name = page.answered(message)
         elif "changed" in message:
@@ -401,13 +401,17 @@ class Pages:
                 if len(self.present(tab.path)) > 1:  # Another one may hold the notebook now.
                     self._notify({tab.path})
 
-    def _list(self, page: Page, listed: list[Json]) -> None:
-        """Handle the list of a page's open notebooks."""
+    def _list(self, page: Page, listed: list[Json]) -> list[str]:
+        """Handle the list of a page's open notebooks; return those whose files were not the page's yet."""
         by_name = {tab.name: tab for tab in page.tabs}
         before = {tab.state for tab in page.tabs}
         tabs: list[Tab] = []
+        fresh: list[str] = []
         for each in listed:
             path = each["path"].strip("/")
+            is_known = page.has_listed and each["id"] in by_name
+            if not is_known or by_name[each["id"]].listed != path:
+                fresh.append(each["id"])
             tab = by_name.get(each["id"]) or Tab(page, each["id"], self.notebooks.at(path))
             tabs.append(tab)
             if path != tab.listed or tab.notebook.is_deleted:
@@ -423,6 +427,7 @@ class Pages:
         page.has_listed = True
         now = {tab.state for tab in tabs}
         self._notify({path for _, path, *_ in before ^ now})
+        return fresh
 
     # --- tabs
 
