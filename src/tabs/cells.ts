@@ -61,11 +61,10 @@ export function isSame(one: unknown, other: unknown): boolean {
 
 /** Return the fields of a cell that differ from those of a former form of it. */
 export function changedFields(old: nbformat.ICell, cell: nbformat.ICell): Partial<INormal> {
-  const { id: _, ...was } = normal(old);
-  const { id: __, ...is } = normal(cell);
-  return Object.fromEntries(
-    Object.entries(is).filter(([name, value]) => !isSame(value, was[name]))
-  );
+  const [was, is] = [normal(old), normal(cell)];
+  const isChanged = ([name, value]: [string, unknown]): boolean =>
+    name !== 'id' && !isSame(value, was[name]);
+  return Object.fromEntries(Object.entries(is).filter(isChanged));
 }
 
 /** Return whether two notebooks have the same format version. */

@@ -9,7 +9,7 @@ import { backOff } from '../api/retry';
 import { changedFields, isOfOneFormat, isSame } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
-import { setOutputs, type WrittenOutputs } from './outputs';
+import { setOutputs } from './outputs';
 import type { IApply, ILeft, IOutputs, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
 import { RoomSave } from './roomSave';
@@ -289,7 +289,6 @@ export class OpenNotebook {
     const { cells, sharedModel } = this.context.model;
     const shared = sharedModel.cells.find(each => this.versions.keyOf(each) === request.cell);
     if (shared?.cell_type !== 'code') {
-      this._written.delete(request.cell);
       return { gone: true };
     }
     if (request.start) {
@@ -299,11 +298,16 @@ export class OpenNotebook {
         }
       }
     }
-    return setOutputs(shared as YCodeCell, request, this._written);
+    const { versions } = this;
+    const { expected } = request;
+    const applied = expected === null || versions.outputsAt(request.cell) <= expected;
+    if (applied) {
+      setOutputs(shared as YCodeCell, request);
+    }
+    return { applied, version: versions.now };
   }
 
   private readonly _saving: SaveQueue | RoomSave;
-  private readonly _written: WrittenOutputs = new Map();
   private _caughtUp: Promise<void> = Promise.resolve();
   /** The number of times that it had to catch up: a new one ends the retries of the one before. */
   private _round = 0;

@@ -149,65 +149,8 @@ export function distrust(cell: YCodeCell): void {
   }
 }
 
-/** The outputs of a cell as a request has left them. */
-interface IWritten {
-  /** The list, another one if the cell was replaced. */
-  list: YCodeCell['youtputs'];
-  items: readonly unknown[];
-  form: string;
-}
-
-/** The outputs of running cells as the last request has left them, by the cell's id. */
-export type WrittenOutputs = Map<string, IWritten>;
-
-function writtenIn(cell: YCodeCell): IWritten {
-  const items = cell.youtputs.toArray() as unknown[];
-  const form = (item: unknown): unknown[] => {
-    const shared = item as { get(key: string): { length?: number } | undefined };
-    return [shared.get('output_type'), shared.get('name'), shared.get('text')?.length];
-  };
-  return { list: cell.youtputs, items, form: JSON.stringify(items.map(form)) };
-}
-
-/** Return whether nobody else has replaced the outputs, even by as many others of the same form. */
-function areWritten(cell: YCodeCell, last: IWritten | undefined): boolean {
-  if (last === undefined) {
-    return true;
-  }
-  const now = writtenIn(cell);
-  // JupyterLab moves a cell by inserting a copy of it, whose outputs are other items.
-  return now.list === last.list
-    ? now.items.length === last.items.length &&
-        now.items.every((item, index) => item === last.items[index])
-    : now.form === last.form;
-}
-
-/**
- * Apply a request to the outputs of a running cell, if they are those that the last request has left.
- *
- * @param written - What the requests have left; it is updated.
- */
-export function setOutputs(
-  cell: YCodeCell,
-  request: IOutputs,
-  written: WrittenOutputs
-): { applied: boolean; count: number } {
-  const { expected } = request;
-  const isExpected =
-    expected === null ||
-    (expected === cell.youtputs.length && areWritten(cell, written.get(request.cell)));
-  if (isExpected) {
-    applyRequest(cell, request);
-  }
-  if (isExpected && request.finish) {
-    written.delete(request.cell);
-  } else {
-    written.set(request.cell, writtenIn(cell));
-  }
-  return { applied: isExpected, count: cell.youtputs.length };
-}
-
-function applyRequest(cell: YCodeCell, request: IOutputs): void {
+/** Apply a request to the outputs of a running cell. */
+export function setOutputs(cell: YCodeCell, request: IOutputs): void {
   if (request.start || request.whole !== undefined || request.changes !== undefined) {
     distrust(cell);
   }

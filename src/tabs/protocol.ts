@@ -69,7 +69,7 @@ export interface IApply {
 export interface IOutputs {
   method: 'outputs';
   cell: string;
-  /** How many outputs the cell must have; null for any. */
+  /** The version after which nobody may have changed the outputs; null for any. */
   expected: number | null;
   start?: true;
   changes?: OutputChange[];

@@ -11,6 +11,8 @@ interface IKnown {
   cell: ISharedCell;
   /** The version of its last change. */
   at: number;
+  /** The version of the last change of its outputs. */
+  outputsAt: number;
   /** Disconnects from its signals. */
   detach: () => void;
 }
@@ -53,6 +55,11 @@ export class VersionCounter {
     return this._cells.get(key)?.at ?? 0;
   }
 
+  /** Return the version of the last change of a cell's outputs. */
+  outputsAt(key: string): number {
+    return this._cells.get(key)?.outputsAt ?? 0;
+  }
+
   /** Return whether a cell exists and has not changed since a version. */
   isUnchangedSince(key: string, since: number): boolean {
     const known = this._cells.get(key);
@@ -84,9 +91,14 @@ export class VersionCounter {
   /** Connect to the present cells, and disconnect from those that are gone. */
   private _follow(): void {
     const present = new Set(this._notebook.cells);
-    for (const [key, { cell, detach }] of this._cells) {
+    // A move is the deletion of a cell and the insertion of a copy.
+    const moved = new Map<string, number>();
+    for (const [key, { cell, outputsAt, detach }] of this._cells) {
       if (!present.has(cell)) {
         detach();
+        if (cell.cell_type === 'code') {
+          moved.set(key, outputsAt);
+        }
         this._cells.delete(key);
         this._keys.delete(cell);
       }
@@ -95,7 +107,8 @@ export class VersionCounter {
       if (!this._keys.has(cell)) {
         const key = this._cells.has(cell.getId()) ? UUID.uuid4() : cell.getId();
         const at = this._next();
-        this._cells.set(key, { cell, at, detach: this._listen(cell) });
+        const outputsAt = (cell.cell_type === 'code' && moved.get(key)) || at;
+        this._cells.set(key, { cell, at, outputsAt, detach: this._listen(cell) });
         this._keys.set(cell, key);
       }
     }
@@ -109,7 +122,12 @@ export class VersionCounter {
     }
     // The cell emits nothing for outputs of the person's own runs. Other outputs are counted twice.
     const { youtputs } = cell as YCodeCell;
-    const onOutputs = (): void => this._onCell(cell, { outputsChange: [] });
+    const onOutputs = (): void => {
+      const known = this._cells.get(this.keyOf(cell));
+      if (known !== undefined) {
+        known.at = known.outputsAt = this._next();
+      }
+    };
     youtputs.observeDeep(onOutputs);
     return () => {
       detach();

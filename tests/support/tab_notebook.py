@@ -43,7 +43,7 @@ class TabNotebook:
         self._saved_cells: list[Json] = []
         self._held_as: tuple[int, list[Json]] = 0, []
         self._is_unknown = False
-        self._written: dict[str, list[Json]] = {}
+        self._outputs: dict[str, tuple[int, list[Json]]] = {}
         self.load(content, hash)
 
     def load(self, content: Json, hash: str) -> None:  # noqa: A002
@@ -232,11 +232,10 @@ class TabNotebook:
         if cell is None or cell["cell_type"] != "code":
             return {"gone": True}
         outputs = list(cell["outputs"])
-        expected = question["expected"]
-        left = self._written.get(question["cell"], outputs)
-        if expected is not None and (expected != len(outputs) or left != outputs):
-            self._written[question["cell"]] = list(outputs)
-            return {"applied": False, "count": len(outputs)}
+        version, left = self._outputs.get(question["cell"], (0, outputs))
+        if question["expected"] is not None and (question["expected"] < version or left != outputs):
+            self._outputs[question["cell"]] = self.version, list(outputs)
+            return {"applied": False, "version": self.version}
         fields: Json = {}
         if question.get("start"):
             outputs = []
@@ -249,8 +248,8 @@ class TabNotebook:
             fields = {"execution_count": question["execution_count"], "execution_state": "idle"}
         if fields or outputs != cell["outputs"]:
             self.edit(cell, outputs=outputs, **fields)
-        self._written[question["cell"]] = list(outputs)
-        return {"applied": True, "count": len(outputs)}
+        self._outputs[question["cell"]] = self.version, list(outputs)
+        return {"applied": True, "version": self.version}
 
 
 def _change(outputs: list[Json], change: Json) -> None:

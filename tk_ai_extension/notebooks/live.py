@@ -515,7 +515,7 @@ class TabSink(OutputSink):
         self._write = write
         self._tabs = tabs
         self._cell = cell
-        # The cell's number of outputs in the tab if no one else changes them; None before the start.
+        # The tab's version after which nobody else may have changed the outputs; None before the start.
         self._expected: int | None = None
         # Whether the next message has all outputs.
         self._is_whole = True
@@ -566,7 +566,7 @@ class TabSink(OutputSink):
         if answer.get("gone"):
             self._cell = None
             return True
-        self._expected = int(answer["count"])
+        self._expected = int(answer["version"])
         if answer["applied"]:
             return True
         self._is_whole = True
