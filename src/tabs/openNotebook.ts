@@ -94,7 +94,6 @@ export class OpenNotebook {
 
   /** Read what others wrote to the file before this tab became its only writer. */
   catchUp(): void {
-    const round = ++this._round;
     // What the server said of the file over a former connection is lost.
     this._saving.written(null);
     const refresh = async (tries: number): Promise<void> => {
@@ -105,7 +104,7 @@ export class OpenNotebook {
         // beside the connection is repeated: nothing else would read the file.
         if (!(error instanceof Refusal) && tries < MAX_RETRIES) {
           await backOff(tries);
-          if (round === this._round && !this.context.isDisposed) {
+          if (!this.context.isDisposed) {
             await refresh(tries + 1);
           }
         }
@@ -309,7 +308,5 @@ export class OpenNotebook {
 
   private readonly _saving: SaveQueue | RoomSave;
   private _caughtUp: Promise<void> = Promise.resolve();
-  /** The number of times that it had to catch up: a new one ends the retries of the one before. */
-  private _round = 0;
   private readonly _operations = new Set<string>();
 }
