@@ -165,6 +165,8 @@ class Run:
             self._start()
         elif kind == "status" and content.get("execution_state") == "busy":
             self._begin()
+            if self.request.silent:  # it may have no other message before the reply
+                self._start()
         elif kind == "status" and content.get("execution_state") == "idle":
             self._idle = True
             self._settle()
