@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
@@ -20,6 +21,7 @@ from tests.browser.open_notebook import (
     another,
     call,
     changed_twice,
+    in_file,
     opened,
     reads,
     saved,
@@ -186,10 +188,14 @@ async def test_ten_minutes_of_two_people_and_an_agent_lose_and_double_nothing(
         for page in pages:
             await page.wait_for_function(HAS, arg=sources)
     await saved(lab, "n.ipynb", sources)
-    cells = lab.notebook("n.ipynb").cells
-    assert len({cell.id for cell in cells}) == len(cells)
-    found = {cell.source: [output.text for output in cell.outputs] for cell in cells[3:]}
-    assert found == {source: [text] for source, text in outputs.items()}, done
+    expected = [(source, [text]) for source, text in outputs.items()]
+
+    def check(cells: list[Any]) -> bool:
+        found = [(cell.source, [output.text for output in cell.outputs]) for cell in cells[3:]]
+        return found == expected and len({cell.id for cell in cells}) == len(cells)
+
+    # The outputs of the last run are saved within a second.
+    await in_file(lab, "n.ipynb", check)
 
 
 async def _runs(lab: Lab, number: int, sources: list[str], outputs: dict[str, str]) -> None:
