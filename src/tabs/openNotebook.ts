@@ -10,10 +10,10 @@ import { changedFields, isOfOneFormat, isSame } from './cells';
 import { VersionCounter } from './versionCounter';
 import { diffSteps } from './notebookDiff';
 import { setOutputs } from './outputs';
-import type { IApply, ILeft, IOutputs, TabRequest, Step } from './protocol';
+import type { IApply, IOutputs, TabRequest, Step } from './protocol';
 import { Refusal } from './protocol';
 import { RoomSave } from './roomSave';
-import { type IState, SaveQueue } from './saveQueue';
+import { type IOpenContent, type IState, SaveQueue } from './saveQueue';
 import { applySteps } from './applySteps';
 import { threeWayMerge } from './threeWayMerge';
 
@@ -166,8 +166,8 @@ export class OpenNotebook {
     return this.context.model.sharedModel.cells.map(cell => this.versions.keyOf(cell));
   }
 
-  /** Return what the notebook has and a former state lacks; null if a save must write it whole. */
-  private _unsaved({ content, version, keys }: IState): Omit<ILeft, 'base'> | null {
+  /** Return what the notebook has and a former state lacks, and its state; null if that is too much. */
+  private _unsaved({ content, version, keys }: IState): ReturnType<IOpenContent['unsaved']> {
     const { versions } = this;
     const model = this.context.model.sharedModel;
     const { metadata, nbformat, nbformat_minor } = model;
@@ -179,19 +179,29 @@ export class OpenNotebook {
     }
     const numbers = new Map(keys.map((key, number) => [key, number]));
     const order: number[] = [];
+    const present: nbformat.ICell[] = [];
     const cells: Record<number, object> = {};
     let added = 0;
     for (const cell of model.cells) {
       const key = versions.keyOf(cell);
       const number = numbers.get(key) ?? --added;
       order.push(number);
-      if (versions.at(key) > version) {
-        const old = content.cells[number];
-        cells[number] = old === undefined ? cell.toJSON() : changedFields(old, cell.toJSON());
+      const old = content.cells[number];
+      if (old !== undefined && versions.at(key) <= version) {
+        present.push(old);
+        continue;
       }
+      const now = cell.toJSON();
+      present.push(now);
+      cells[number] = old === undefined ? now : changedFields(old, now);
     }
-    const isLarge = JSON.stringify(cells).length > MAX_ANSWER;
-    return isLarge ? null : { cells, ...(versions.orderVersion > version && { order }) };
+    if (JSON.stringify(cells).length > MAX_ANSWER) {
+      return null;
+    }
+    return {
+      left: { cells, ...(versions.orderVersion > version && { order }) },
+      state: { content: { ...content, cells: present }, version: versions.now, keys: this._keys() }
+    };
   }
 
   private _apply(request: IApply): object {

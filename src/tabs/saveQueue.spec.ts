@@ -85,7 +85,10 @@ class Bench {
       {
         state: content => ({ content, version: this.changes, keys: [] }),
         merge: (file, base) => this.taken.push({ file, base }),
-        unsaved: () => this.unsaved
+        unsaved: () => {
+          const { changes: version, unsaved: left } = this;
+          return left && { left, state: { content: model.content, version, keys: [] } };
+        }
       },
       this.file
     );

@@ -32,8 +32,11 @@ export interface IOpenContent {
    * @throws Refusal - There is a conflict.
    */
   merge(file: Content, base: Content | null, load: (file: Content) => void): void;
-  /** Return what the document has and a former state lacks; null if a save must write it whole. */
-  unsaved(state: IState): Omit<ILeft, 'base'> | null;
+  /**
+   * Return what the document has and a former state lacks, and the present state, which shares the cells
+   * that are the same; null if a save must write it whole.
+   */
+  unsaved(state: IState): { left: Omit<ILeft, 'base'>; state: IState } | null;
 }
 
 /** Milliseconds in which the server writes the file: then saves go on. */
@@ -107,17 +110,15 @@ export class SaveQueue {
     if (!model.dirty || base === null || this._file === null || this._unconfirmed !== null) {
       return null;
     }
-    // JupyterLab adds missing metadata as it returns the content.
-    const state = this._open.state(model.toJSON() as Content);
     const unsaved = this._open.unsaved(this._file);
     if (unsaved === null) {
       return null;
     }
-    this._unconfirmed = state;
+    this._unconfirmed = unsaved.state;
     const held = (this._held = new PromiseDelegate<void>());
     const timer = window.setTimeout(() => this.written(null), WRITE);
     void held.promise.then(() => window.clearTimeout(timer));
-    return { base, ...unsaved };
+    return { base, ...unsaved.left };
   }
 
   /** The server has written the file, or it has not. */

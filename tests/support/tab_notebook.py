@@ -87,16 +87,22 @@ class TabNotebook:
         new = (cell["id"] for cell in self.cells if cell["id"] not in numbers)
         numbers |= {cell_id: -1 - number for number, cell_id in enumerate(new)}
         cells: Json = {}
+        present: list[Json] = []
         for cell in self.cells:
             number = numbers[cell["id"]]
             old = self._saved_cells[number] if number >= 0 else {}
-            fields = {name: value for name, value in cell.items() if old.get(name) != value}
-            if fields:
-                cells[str(number)] = copy.deepcopy(fields)
+            if old and self._cell_at[cell["id"]] <= self.saved_version:
+                present.append(old)
+                continue
+            now = copy.deepcopy(cell)
+            present.append(now)
+            cells[str(number)] = {name: now[name] for name in now if old.get(name) != now[name]}
         self.held = asyncio.Event()
-        self._held_as = self.version, copy.deepcopy(self.cells)
-        order = [numbers[cell["id"]] for cell in self.cells]
-        return {"base": self.hash, "order": order, "cells": cells}
+        self._held_as = self.version, present
+        left: Json = {"base": self.hash, "cells": cells}
+        if self._order_at > self.saved_version:
+            left["order"] = [numbers[cell["id"]] for cell in self.cells]
+        return left
 
     def written(self, digest: str | None) -> None:
         """Note that the server has written the file, or has not."""
