@@ -142,7 +142,7 @@ async def test_a_flood_of_lines_is_whole_in_the_notebook(harness, used):
 
 @pytest.mark.proves("fault:flood")
 async def test_a_flood_of_displays_is_in_the_notebook(harness, used):
-    count = 2_000  # A kernel drops messages once 1,000 are queued.
+    count = 2_000  # A client drops messages beyond 1,000 by default.
     result = await run(harness, show_displays(count), wait=100)
     assert result.status == "ok"
     document = await harness.workspace.store.open("n.ipynb")
