@@ -46,9 +46,6 @@ RECONNECT_TIMEOUT = 30.0
 DRAIN_GAP = 0.1
 """Seconds without a message after which a kernel that has ended has sent its last one."""
 
-READABLE = int(zmq.POLLIN)
-"""The event of a socket that has a message, without the arithmetic of an enumeration."""
-
 STEP_INTERVAL = 0.05
 """Seconds between looks at a manager that replaces a process: jupyter_client has no event for that."""
 
@@ -104,7 +101,7 @@ def unpacked(parts: Sequence[bytes], unpack: Callable[[bytes], Any]) -> Message:
 
 
 class SocketClient:
-    """jupyter_client's `AsyncKernelClient`, read without a future and a poll for each message.
+    """jupyter_client's `AsyncKernelClient`, read without a poll before each message.
 
     Dates are not parsed, which would take half of the time of a short message.
     """
@@ -113,35 +110,25 @@ class SocketClient:
         self.session: Any = client.session
         self._client = client
         self._unpack: Any = client.session.unpack
-        self._sockets: dict[str, Any] = {
-            name: zmq.Socket.shadow(getattr(client, f"{name}_channel").socket)
-            for name in ("shell", "iopub", "stdin", "control")
-        }
-        self._readable = {name: asyncio.Event() for name in self._sockets}
-        self.sources: Sequence[Source] = [partial(self._receive, name) for name in self._sockets]
-        for name, socket in self._sockets.items():
-            asyncio.get_running_loop().add_reader(socket.FD, self._readable[name].set)
+        names = ("shell", "iopub", "stdin", "control")
+        self._channels = {name: getattr(client, f"{name}_channel") for name in names}
+        self.sources: Sequence[Source] = [partial(self._receive, name) for name in names]
 
     async def _receive(self, channel: str) -> tuple[str, Message]:
-        socket = self._sockets[channel]
-        while not socket.get(zmq.EVENTS) & READABLE:
-            self._readable[channel].clear()
-            await self._readable[channel].wait()
-        _, (signature, *parts) = self.session.feed_identities(socket.recv_multipart())
+        parts = await self._channels[channel].socket.recv_multipart()
+        _, (signature, *parts) = self.session.feed_identities(parts)
         if not compare_digest(signature, self.session.sign(parts[:4])):
             raise ValueError("its signature is invalid")
         return channel, unpacked(parts, self._unpack)
 
     def send(self, channel: str, message: Message) -> None:
         """Send a message."""
-        self.session.send(self._sockets[channel], message)
+        self._channels[channel].send(message)
         # ZMQ_FD is edge-triggered, and sending consumes the edge of a message that has arrived.
-        self._readable[channel].set()
+        self._channels[channel].socket.get(zmq.EVENTS)
 
     def close(self) -> None:
         """Close the channels."""
-        for socket in self._sockets.values():
-            asyncio.get_running_loop().remove_reader(socket.FD)
         self._client.stop_channels()
 
 
