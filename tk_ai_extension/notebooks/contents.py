@@ -339,7 +339,9 @@ class ManagedNotebook(NotebookText):
             for _ in range(_TRIES):
                 before = await self._load(path)
                 after = await asyncio.to_thread(make, before)
-                if after is before or await self._save(path, after):
+                if after is before:
+                    return after
+                if await self._save(path, after):
                     await written(before)
                     # As it was saved: a later read may contain others' changes.
                     return after

@@ -204,21 +204,21 @@ class StoredNotebook:
 
     def _ordered(self, order: Sequence[int], new: Mapping[int, EncodedCell]) -> StoredNotebook:
         """Return the notebook with its cells and new ones in this order."""
-        added = {slot: new[slot] for slot in order if slot < 0}
-        ids = {slot: cellforms.id_of(body.stored, self.nbformat) for slot, body in added.items()}
-        made = {
-            slot: read_cell(body.stored, 0, ids[slot] or "", ids[slot])
-            for slot, body in added.items()
-        }
-        faults = {slot: _cell_faults(body.stored) for slot, body in added.items()}
-        bodies = [added[at].data if at < 0 else self.chunks[2 * at + 1] for at in order]
-        cells = [made[at] if at < 0 else self.cells[at] for at in order]
-        is_named = self.is_named and len({*map(_id, cells)} - {None}) == len(cells)
+        cells, bodies, faults = {}, {}, {}
+        for slot, body in new.items():
+            if slot < 0:
+                cell_id = cellforms.id_of(body.stored, self.nbformat)
+                cells[slot] = read_cell(body.stored, 0, cell_id or "", cell_id)
+                bodies[slot], faults[slot] = body.data, _cell_faults(body.stored)
+        made = [cells[at] if at < 0 else self.cells[at] for at in order]
+        is_named = self.is_named and len({*map(_id, made)} - {None}) == len(made)
         return replace(
             self,
-            cells=placed(cells, is_named=is_named),
+            cells=placed(made, is_named=is_named),
             is_named=is_named,
-            chunks=self._joined(bodies),
+            chunks=self._joined(
+                [bodies[at] if at < 0 else self.chunks[2 * at + 1] for at in order]
+            ),
             cell_faults=tuple([faults[at] if at < 0 else self.cell_faults[at] for at in order]),
         )
 
