@@ -47,6 +47,7 @@ export class OpenNotebook {
           context,
           contents,
           {
+            version: () => this.versions.now,
             state: content => ({ content, version: this.versions.now, keys: this._keys() }),
             merge: this._merge.bind(this),
             unsaved: this._unsaved.bind(this)
@@ -180,12 +181,14 @@ export class OpenNotebook {
     const numbers = new Map(keys.map((key, number) => [key, number]));
     const order: number[] = [];
     const present: nbformat.ICell[] = [];
+    const names: string[] = [];
     const cells: Record<number, object> = {};
     let added = 0;
     for (const cell of model.cells) {
       const key = versions.keyOf(cell);
       const number = numbers.get(key) ?? --added;
       order.push(number);
+      names.push(key);
       const old = content.cells[number];
       if (old !== undefined && versions.at(key) <= version) {
         present.push(old);
@@ -200,7 +203,7 @@ export class OpenNotebook {
     }
     return {
       left: { cells, ...(versions.orderVersion > version && { order }) },
-      state: { content: { ...content, cells: present }, version: versions.now, keys: this._keys() }
+      state: { content: { ...content, cells: present }, version: versions.now, keys: names }
     };
   }
 

@@ -83,6 +83,7 @@ class Bench {
       this.context,
       contents as unknown as Contents.IManager,
       {
+        version: () => this.changes,
         state: content => ({ content, version: this.changes, keys: [] }),
         merge: (file, base) => this.taken.push({ file, base }),
         unsaved: () => {

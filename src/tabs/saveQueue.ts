@@ -22,6 +22,8 @@ export interface IState {
 
 /** The open document of a notebook. */
 export interface IOpenContent {
+  /** Return the version of the last change. */
+  version(): number;
   /** Return the present state, given its content. */
   state(content: Content): IState;
   /**
@@ -144,8 +146,8 @@ export class SaveQueue {
     this._hash = null;
   }
 
-  private _isNow({ content, version }: IState): boolean {
-    return this._open.state(content).version === version;
+  private _isNow({ version }: IState): boolean {
+    return this._open.version() === version;
   }
 
   private _signSoon(): void {
