@@ -106,7 +106,7 @@ async def open_chats(
     opened: list[Talk] = []
 
     async def provider() -> Provider:
-        return Provider("compatible", model.environment, MODEL, (MODEL,), secrets=(KEY,))
+        return Provider(MODEL, (MODEL,), "compatible", model.environment, secrets=(KEY,))
 
     def open_(cli: str = "", setup: ChatSetup | None = None, **settings: Any) -> Talk:
         claude = ClaudeBackend(tmp_path / "claude", provider, cli)

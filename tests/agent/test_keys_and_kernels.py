@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tk_ai_extension.agent.acp.commands import AgentCommands
+from tk_ai_extension.agent.acp.commands import known_agents
 from tk_ai_extension.agent.claude.providers import BEDROCK_KEY, CREDENTIALS, DIRECT
 from tk_ai_extension.agent.environment import inherited
 from tk_ai_extension.kernels.environment import inherited_environment
@@ -36,7 +36,9 @@ def test_a_key_that_only_a_model_takes_reaches_no_kernel(monkeypatch: pytest.Mon
 def test_a_variable_of_one_agent_alone_reaches_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = {"AWS_*", "GH_TOKEN", "GITHUB_TOKEN"}
     shared |= {f"{each}_*" for each in ("OPENAI", "GEMINI", "GOOGLE", "MISTRAL", "OPENROUTER")}
-    patterns = {pattern for agent in AgentCommands({}) for pattern in agent.variables} - shared
+    patterns = {
+        pattern for agent in known_agents({}).values() for pattern in agent.variables
+    } - shared
     assert in_kernel(monkeypatch, *(each.replace("*", "ANY_KEY") for each in patterns)) == set()
 
 
@@ -46,5 +48,5 @@ def test_a_token_of_the_server_reaches_no_kernel_and_no_agent(
 ) -> None:
     assert in_kernel(monkeypatch, *SERVERS_OWN, "HARMLESS") == {"HARMLESS"}
     assert not SERVERS_OWN & set(inherited(os.environ))
-    for agent in AgentCommands({}):
+    for agent in known_agents({}).values():
         assert not SERVERS_OWN & set(agent.process_environment(os.environ)), agent.name

@@ -45,19 +45,12 @@ from tk_ai_extension.agent.backend import (
     ToolCall,
 )
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
+from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tour import TaskSession
 from tk_ai_extension.model.agent_errors import AgentDied
 
 MODEL = "echo"
-
-
-@dataclass(frozen=True, slots=True)
-class EchoProvider:
-    """A model that is always available."""
-
-    model: str = MODEL
-    models: tuple[str, ...] = (MODEL,)
 
 
 @dataclass
@@ -73,9 +66,9 @@ class EchoBackend:
     kept: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     received: list[Sequence[ContentBlock]] = field(default_factory=list[Sequence[ContentBlock]])
 
-    async def provider(self) -> EchoProvider:
-        """Return the provider."""
-        return EchoProvider()
+    async def provider(self) -> ModelProvider:
+        """Return the provider of a model that is always available."""
+        return ModelProvider(MODEL, (MODEL,))
 
     async def start(self, config: SessionConfig) -> EchoSession:
         """Start an echo."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import mcp_types as types
 
@@ -62,18 +62,6 @@ CLOSE = 30.0
 """Timeout to close an agent or the servers of its tools, in seconds."""
 
 
-class AgentCatalog(Protocol):
-    """Further agents, each with a name in the list of models."""
-
-    def get(self, model: str) -> AgentBackend | None:
-        """Return the agent of a model, installed or not; None if the model is not a further agent's."""
-        ...
-
-    def owner(self, session: str) -> AgentBackend | None:
-        """Return the agent that a session of a `Checkpoint` belongs to; None for another one."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
     """Settings of chats; see the app's traits."""
@@ -93,7 +81,8 @@ class ChatServices:
         store: Where chats are stored.
         backend: The agent that answers if the model is not another agent's.
         settings: Settings of chats.
-        agents: Further agents.
+        agents: Further agents, by their names. A model of theirs is a name, or ``name:model`` with one of the
+            agent's own models; their sessions are ``name:id``.
         setup: The prompts and MCP servers of chats.
     """
 
@@ -102,16 +91,12 @@ class ChatServices:
     store: ChatStore
     backend: AgentBackend
     settings: ChatSettings = field(default_factory=ChatSettings)
-    agents: AgentCatalog | None = None
+    agents: Mapping[str, AgentBackend] = field(default_factory=dict[str, AgentBackend])
     setup: ChatSetup = field(default_factory=ChatSetup)
 
     def agent_of(self, model: str) -> AgentBackend:
-        """Return the agent that answers for a model."""
-        return (self.agents and self.agents.get(model)) or self.backend
-
-    def owner_of(self, session: str) -> AgentBackend:
-        """Return the agent that a session belongs to."""
-        return (self.agents and self.agents.owner(session)) or self.backend
+        """Return the agent that answers for a model, or that a session belongs to."""
+        return self.agents.get(model.partition(":")[0], self.backend)
 
     async def model(self, asked: str | None, *, usual: str = "") -> str:
         """Return the model that answers.
@@ -124,7 +109,7 @@ class ChatServices:
             NoModel: No model is connected, or none of that name.
         """
         named = asked or usual
-        if self.agents is not None and self.agents.get(named) is not None:
+        if named and self.agent_of(named) is not self.backend:
             return named
         provider = await self.backend.provider()
         model = asked or (usual if usual in provider.models else provider.model)
@@ -439,7 +424,7 @@ class LiveChat:
         await self.log.save()
         self.started_for = wanted
         history, is_lost = await services.store.history(self.id, turn.id), False
-        if history is not None and services.owner_of(history.session) is not backend:
+        if history is not None and services.agent_of(history.session) is not backend:
             # The history is another agent's.
             history, is_lost = None, True
         config = SessionConfig(

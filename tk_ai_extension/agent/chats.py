@@ -181,7 +181,7 @@ class Chats:
             await live.log.close()
         for each in sessions:
             try:
-                await self._services.owner_of(each).forget(each)
+                await self._services.agent_of(each).forget(each)
             except (ToolError, OSError) as error:
                 logger.warning("Cannot remove the data of an agent's session: %s", error)
         self._workspace.forget(_caller_of(chat))

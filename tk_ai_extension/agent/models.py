@@ -5,8 +5,8 @@ Without the imports of chats: a server is asked for models before there is a cha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NotRequired, Protocol
+from dataclasses import dataclass
+from typing import NotRequired
 
 from typing_extensions import TypedDict
 
@@ -66,15 +66,14 @@ class ConnectionInfo(TypedDict):
     models: ModelsInfo
 
 
-class ModelProvider(Protocol):
-    """Configured provider of an agent's model. Providers compare by value: equal ones share a session."""
+@dataclass(frozen=True)
+class ModelProvider:
+    """Configured provider of an agent's model. Providers compare by value: equal ones share a session.
 
-    @property
-    def model(self) -> str:
-        """The default model."""
-        ...
+    Attributes:
+        model: The default model.
+        models: The models that a chat may choose, the default first.
+    """
 
-    @property
-    def models(self) -> Sequence[str]:
-        """The models that a chat may choose."""
-        ...
+    model: str
+    models: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tk_ai_extension.agent.acp.backend import AcpAgents, AcpConfig
+from tk_ai_extension.agent.acp.backend import AcpBackend
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend
@@ -39,10 +39,10 @@ def build_chats(
         store=ChatStore(state / CHATS),
         backend=ClaudeBackend(state / "claude", models.claude.provider, app.chat_cli),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
-        agents=AcpAgents(
-            models.commands,
-            AcpConfig(state / "acp", root if app.acp_in_project else None),
-        ),
+        agents={
+            name: AcpBackend(command, state / "acp", root if app.acp_in_project else None)
+            for name, command in models.commands.items()
+        },
         setup=ChatSetup(
             PromptFolders(root, owners=owners),
             UserServers(user_folder(), owners, allowed=app.chat_mcp_servers),

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.acp.commands import AgentCommands
+from tk_ai_extension.agent.acp.commands import known_agents
 from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
@@ -129,7 +129,7 @@ def build_components(
         ),
         root or Path(),
     )
-    models = AgentModels(claude, partial(AgentCommands, app.acp_agents))
+    models = AgentModels(claude, partial(known_agents, app.acp_agents))
     return ServerComponents(workspace, backends, models, state, project)
 
 

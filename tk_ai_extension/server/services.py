@@ -18,6 +18,7 @@ from jupyter_server._tz import utcnow
 from tornado.ioloop import PeriodicCallback
 from tornado.web import HTTPError
 
+from tk_ai_extension.agent.acp.commands import installed
 from tk_ai_extension.agent.process import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
     from jupyter_server.services.sessions.sessionmanager import SessionManager
 
-    from tk_ai_extension.agent.acp.commands import AgentCommands
+    from tk_ai_extension.agent.acp.commands import AgentCommand
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.claude.connections import ClaudeModels
     from tk_ai_extension.agent.code.assistant import CodeAssistant
@@ -77,25 +78,24 @@ class AgentModels:
 
     Args:
         claude: The source of Claude's models.
-        find_agents: Finds the further agents; looks up entry points, so it blocks.
+        find_agents: Returns the further agents; reads a file, so it blocks.
     """
 
-    def __init__(self, claude: ClaudeModels, find_agents: Callable[[], AgentCommands]) -> None:
+    def __init__(
+        self, claude: ClaudeModels, find_agents: Callable[[], dict[str, AgentCommand]]
+    ) -> None:
         self.claude = claude
         self._find_agents = find_agents
 
     @cached_property
-    def commands(self) -> AgentCommands:
-        """The further agents; found on first use, which blocks."""
+    def commands(self) -> dict[str, AgentCommand]:
+        """The further agents, by name; found on first use, which blocks."""
         return self._find_agents()
-
-    def _installed(self) -> dict[str, str]:
-        return {agent.name: agent.title for agent in self.commands.installed()}
 
     async def health(self) -> ModelsInfo:
         """Return what is configured and what is missing, and the installed agents."""
         info = (await self.claude.provider()).health()
-        agents = await asyncio.to_thread(self._installed)
+        agents = await asyncio.to_thread(lambda: installed(self.commands.values()))
         names = [name for name in agents if name not in info["models"]]
         return {**info, "models": [*info["models"], *names], "agents": agents}
 

@@ -17,8 +17,8 @@ from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support import acp_agent
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import ScriptedModel
-from tk_ai_extension.agent.acp.backend import AcpAgents, AcpConfig
-from tk_ai_extension.agent.acp.commands import AgentCommands
+from tk_ai_extension.agent.acp.backend import AcpBackend
+from tk_ai_extension.agent.acp.commands import known_agents
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.store import ChatStore
@@ -74,14 +74,18 @@ async def open_acp(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[OpenAc
             "logins": logins or {},
         }
         folder = tmp_path / "acp"
-        config = AcpConfig(folder, environment=os.environ if environment is None else environment)
+        variables_of = os.environ if environment is None else environment
+        commands = known_agents({AGENT: scripted, **(agents or {})})
         services = ChatServices(
             workspace=harness.workspace,
             registry=harness.registry,
             store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
             backend=EchoBackend(),
             settings=ChatSettings(**settings),
-            agents=AcpAgents(AgentCommands({AGENT: scripted, **(agents or {})}), config),
+            agents={
+                name: AcpBackend(command, folder, environment=variables_of)
+                for name, command in commands.items()
+            },
         )
         opened.append(AcpTalk(Chats(services), services, folder / AGENT))
         return opened[-1]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from traitlets import TraitError
 
-from tk_ai_extension.agent.acp import commands
-from tk_ai_extension.agent.acp.commands import AgentCommands
+from tk_ai_extension.agent.acp.commands import configured, installed, known_agents
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.app import TkAIExtensionApp
 
@@ -27,12 +26,12 @@ def install(programs: Path, name: str) -> None:
 
 @pytest.mark.proves("ext:any-agent")
 def test_the_known_agents_are_found_by_their_programs(programs: Path) -> None:
-    agents = AgentCommands({})
-    assert agents.installed() == []
+    agents = known_agents({})
+    assert installed(agents.values()) == {}
     install(programs, "gemini")
     install(programs, "opencode")
-    assert [agent.title for agent in agents.installed()] == ["Gemini CLI", "OpenCode"]
-    assert {agent.name for agent in agents} == {
+    assert list(installed(agents.values()).values()) == ["Gemini CLI", "OpenCode"]
+    assert agents.keys() == {
         *("claude-agent-acp", "codex-acp", "gemini", "goose"),
         *("opencode", "copilot", "kiro-cli", "vibe-acp"),
     }
@@ -47,10 +46,9 @@ def test_a_setting_adds_replaces_and_hides_agents(programs: Path) -> None:
         "goose": None,
         "gemini": {"command": ["mine"], "title": "G"},
     }
-    found = {
-        agent.name: (agent.title, agent.command) for agent in AgentCommands(setting).installed()
-    }
-    assert found == {"gemini": ("G", ("mine",)), "mine": ("mine", ("mine", "acp"))}
+    agents = known_agents(setting)
+    assert installed(agents.values()) == {"gemini": "G", "mine": "mine"}
+    assert agents["mine"].command == ("mine", "acp")
 
 
 @pytest.mark.parametrize(
@@ -58,8 +56,8 @@ def test_a_setting_adds_replaces_and_hides_agents(programs: Path) -> None:
 )
 def test_an_invalid_entry_is_refused_with_what_to_write(said: Any) -> None:
     with pytest.raises(InvalidArguments, match="acp_agents"):
-        commands.configured({"mine": said})
+        configured({"mine": said})
     with pytest.raises(InvalidArguments, match="acp_agents"):
-        commands.configured({"mine:own": ["mine"]})
+        configured({"mine:own": ["mine"]})
     with pytest.raises(TraitError, match="command"):
         TkAIExtensionApp(acp_agents={"mine": said})

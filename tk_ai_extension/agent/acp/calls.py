@@ -1,4 +1,4 @@
-"""Calls that an agent reports, and which of them are calls of our tools.
+"""What an agent reports and asks, as events and actions of `agent.backend`; without I/O.
 
 The calls of our tools arrive over MCP, where they are shown and decided about. An agent reports them as
 well, and some ask for their permission, which they get at once. So a report is one of our tools only if
@@ -9,19 +9,50 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AllowedOutcome,
     ContentToolCallContent,
+    DeniedOutcome,
     FileEditToolCallContent,
+    PermissionOption,
+    RequestPermissionResponse,
     TextContentBlock,
+    ToolCallProgress,
     ToolCallStart,
     ToolCallUpdate,
+    Usage,
+    UsageUpdate,
 )
 
+from tk_ai_extension.agent.backend import AgentEvent, Working
+from tk_ai_extension.agent.events import (
+    TextDelta,
+    ThinkingDelta,
+    TodoItem,
+    TodoListed,
+    ToolAnswered,
+    ToolCalled,
+    Used,
+)
 from tk_ai_extension.agent.tool_server import SERVER
+from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
+from tk_ai_extension.tools.registry import argument_proposal
+from tk_ai_extension.workspace.permission_requests import Effect
+
+MAX_TEXT = 20_000
+"""Maximum length of the output of an agent's own tool, in characters."""
+MAX_TURN = 20_000_000
+"""Maximum length of an agent's text in a turn, in characters; more is dropped, and counts as silence."""
 
 ToolArguments = Mapping[str, Collection[str]]
 """The names of our tools, and of the arguments of each."""
@@ -38,6 +69,17 @@ _ENVELOPE = {"server", "tool", "arguments"}
 
 _TITLED = (None, "read", "search", "think", "other")
 """Kinds of calls that a title identifies. For others, such as a shell's, the title is the model's text."""
+
+EFFECTS: Mapping[str | None, Effect] = {
+    "read": "READ",
+    "search": "READ",
+    "think": "READ",
+    "edit": "WRITE",
+}
+"""The effect of a call by its kind; EXECUTE for every other kind."""
+
+UNKNOWN = ""
+"""A place that is not known: what concerns it counts as running a command."""
 
 
 @dataclass
@@ -156,3 +198,202 @@ def text_of(block: Any) -> str:
 def json_object(value: Any) -> Mapping[str, Any]:
     """Return a JSON object; an empty one for any other value."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+class Translator:
+    """Translator of the updates of one turn.
+
+    Args:
+        tools: The names of our tools, and of the arguments of each.
+
+    Attributes:
+        stopped: Whether the turn was interrupted.
+    """
+
+    def __init__(self, tools: ToolArguments) -> None:
+        self.stopped = False
+        self._tools = tools
+        self._calls: dict[str, ReportedCall] = {}
+        self._began = time.monotonic()
+        self._kind = ""
+        self._block = -1
+        self._length = 0
+        self._total = 0
+        # The cost of the session, if it was reported in this turn.
+        self._cost: float | None = None
+
+    def report(self, update: ToolCallStart | ToolCallUpdate) -> ReportedCall:
+        """Return a call with what an update, or the request for its permission, says of it."""
+        new = ReportedCall(ToolCallUpdate(tool_call_id=update.tool_call_id))
+        call = self._calls.setdefault(update.tool_call_id, new)
+        call.add(update)
+        return call
+
+    def is_ours(self, call: ReportedCall) -> bool:
+        """Return whether a call is one of our tools, which is shown where it arrives over MCP."""
+        return not call.is_shown and is_ours(call, self._tools)
+
+    def translate(self, update: Any) -> Iterator[AgentEvent]:
+        """Yield the events of an update."""
+        match update:
+            case AgentMessageChunk(content=content):
+                yield from self._text("text", text_of(content))
+            case AgentThoughtChunk(content=content):
+                yield from self._text("thinking", text_of(content))
+            case AgentPlanUpdate(entries=entries):
+                yield TodoListed([TodoItem(each.content, each.status) for each in entries])
+            case ToolCallStart() | ToolCallProgress():
+                yield from self._call(self.report(update))
+            case UsageUpdate(cost=cost):
+                if cost is not None and cost.currency == "USD":
+                    self._cost = cost.amount
+                yield Working()
+            case _:
+                yield Working()
+
+    def show(self, call: ReportedCall) -> Iterator[AgentEvent]:
+        """Yield the event of one of the agent's own calls, once."""
+        if not call.is_shown:
+            call.is_shown = True
+            yield self.call(call.report.tool_call_id, call.name, call.arguments)
+
+    def call(self, call_id: str, tool: str, arguments: dict[str, Any]) -> ToolCalled:
+        """Return the event of a call; the text after it is another block."""
+        self._kind = ""
+        return ToolCalled(call_id, tool, arguments)
+
+    def end(self) -> Iterator[AgentEvent]:
+        """Yield what was not emitted yet, at the end of the turn."""
+        for call in self._calls.values():
+            if not self.is_ours(call) and call.report.title:
+                yield from self.show(call)
+            if call.is_shown and not call.has_ended:
+                call.report.status = "failed"
+                yield _answered(call)
+
+    def used(self, usage: Usage | None) -> Used | None:
+        """Return the usage of the turn; None if the agent reports none.
+
+        Args:
+            usage: What the response to the prompt says; None without it.
+        """
+        if usage is None and self._cost is None:
+            return None
+        tokens = usage or Usage(total_tokens=0, input_tokens=0, output_tokens=0)
+        return Used(
+            input_tokens=tokens.input_tokens,
+            output_tokens=tokens.output_tokens + (tokens.thought_tokens or 0),
+            cache_read_tokens=tokens.cached_read_tokens or 0,
+            cache_write_tokens=tokens.cached_write_tokens or 0,
+            session_cost_usd=self._cost,
+            seconds=round(time.monotonic() - self._began, 3),
+            requests=0,
+        )
+
+    def _text(self, kind: str, piece: str) -> Iterator[AgentEvent]:
+        self._total += len(piece)
+        if not piece or self._total > MAX_TURN:
+            return
+        if kind != self._kind:
+            self._kind, self._length = kind, 0
+            self._block += 1
+        start, self._length = self._length, self._length + len(piece)
+        yield (TextDelta if kind == "text" else ThinkingDelta)(self._block, start, piece)
+
+    def _call(self, call: ReportedCall) -> Iterator[AgentEvent]:
+        yield Working()
+        if self.is_ours(call):
+            return
+        if call.report.raw_input is not None or call.has_ended:
+            yield from self.show(call)
+        if call.has_ended:
+            yield _answered(call)
+
+
+def _answered(call: ReportedCall) -> ToolAnswered:
+    is_ok = call.report.status == "completed"
+    diffs = [f"{each.path}: changed" for each in call.diffs]
+    text = "\n".join([*diffs, call.text]).strip()
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} characters left out]"
+    error = {"code": "agent_tool_failed", "message": text, "hint": "", "retryable": False}
+    structured = {} if is_ok else {"error": error}
+    name = call.report.tool_call_id
+    return ToolAnswered(name, call.name, ok=is_ok, text=text, structured=structured)
+
+
+def action_of(call: ReportedCall, agent: str, own_folder: Path | None) -> AgentAction:
+    """Return the action of a call that an agent asks about.
+
+    Args:
+        call: The call.
+        agent: The agent's display name.
+        own_folder: A folder that holds nothing of the person's; None without one.
+    """
+    said = f"{agent} wants to use its own tool: {call.name}"
+    steps = [
+        ProposalStep(
+            "arguments", f"Write {each.path}", lines=diff_lines(each.old_text or "", each.new_text)
+        )
+        for each in call.diffs
+    ]
+    shown = {each.path for each in call.diffs}
+    if not shown or not shown.issuperset(call.paths):
+        files = {"files": call.paths} if call.paths else {}
+        steps += argument_proposal(said, files | call.arguments).steps
+    return AgentAction(
+        call.report.tool_call_id,
+        call.name,
+        _effect(call),
+        {"title": call.report.title, "kind": call.report.kind, "input": call.arguments},
+        Proposal(said, tuple(steps)),
+        _concerned_paths(call, own_folder),
+    )
+
+
+def writes_notebook(call: ReportedCall) -> bool:
+    """Return whether a call would write a notebook as a file."""
+    # Claude's own tool for notebooks has neither a kind nor a location.
+    named = [str(call.input.get("notebook_path"))]
+    paths = call.paths if _effect(call) == "WRITE" else named
+    return any(path.lower().endswith(".ipynb") for path in paths)
+
+
+def answer(options: Iterable[PermissionOption], *, is_allowed: bool) -> RequestPermissionResponse:
+    """Return the response to a permission request: only this call is allowed or rejected.
+
+    Lasting approvals are the policy's, not the agent's.
+
+    Args:
+        options: The options that the agent offers.
+        is_allowed: Whether the call is allowed.
+    """
+    kind = "allow_once" if is_allowed else "reject_once"
+    for option in options:
+        if option.kind == kind:
+            chosen = AllowedOutcome(option_id=option.option_id, outcome="selected")
+            return RequestPermissionResponse(outcome=chosen)
+    return cancelled()
+
+
+def cancelled() -> RequestPermissionResponse:
+    """Return the response to a permission request of a turn that was stopped or has ended."""
+    return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+
+
+def _effect(call: ReportedCall) -> Effect:
+    effect: Effect = EFFECTS.get(call.report.kind, "EXECUTE")
+    return "WRITE" if effect == "READ" and call.diffs else effect
+
+
+def _concerned_paths(call: ReportedCall, own_folder: Path | None) -> tuple[str, ...]:
+    """Return the absolute paths that a call concerns outside the agent's own folder, and `UNKNOWN`."""
+    if _effect(call) == "EXECUTE" or (call.report.kind == "think" and not call.paths):
+        return ()
+    found: list[str] = []
+    for path in call.paths or [UNKNOWN]:
+        if not Path(path).is_absolute():
+            found.append(UNKNOWN)
+        elif own_folder is None or not Path(path).resolve().is_relative_to(own_folder.resolve()):
+            found.append(path)
+    return tuple(dict.fromkeys(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,7 +50,7 @@ class AgentCommand:
     @property
     def prefix(self) -> str:
         """What the ids of its sessions begin with in a chat's history."""
-        return f"acp:{self.name}:"
+        return f"{self.name}:"
 
     @property
     def program(self) -> str | None:
@@ -106,8 +106,8 @@ def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
     return found
 
 
-class AgentCommands:
-    """The agents that may be offered: the known ones and the configured ones.
+def known_agents(agents: Mapping[str, Any]) -> dict[str, AgentCommand]:
+    """Return the agents that may be offered, by name: the known ones and the configured ones.
 
     Args:
         agents: The setting ``acp_agents``; see `configured`.
@@ -115,24 +115,16 @@ class AgentCommands:
     Raises:
         InvalidArguments: The setting is invalid.
     """
+    known = tomllib.loads(KNOWN.read_text(encoding="utf-8"))
+    found = configured(known) | configured(agents)
+    return {name: agent for name, agent in found.items() if agent is not None}
 
-    def __init__(self, agents: Mapping[str, Any]) -> None:
-        known = tomllib.loads(KNOWN.read_text(encoding="utf-8"))
-        found = configured(known) | configured(agents)
-        self._agents = {name: agent for name, agent in found.items() if agent is not None}
 
-    def get(self, name: str) -> AgentCommand | None:
-        """Return an agent by its name, installed or not."""
-        return self._agents.get(name)
-
-    def __iter__(self) -> Iterator[AgentCommand]:
-        return iter(self._agents.values())
-
-    def installed(self) -> list[AgentCommand]:
-        """Return the agents that are installed, in a fixed order. Searches PATH, so it blocks."""
-        if not has_protocol():
-            return []
-        return [agent for agent in self if agent.program is not None]
+def installed(agents: Iterable[AgentCommand]) -> dict[str, str]:
+    """Return the display names of those agents that are installed, by name. Searches PATH, so it blocks."""
+    if not has_protocol():
+        return {}
+    return {agent.name: agent.title for agent in agents if agent.program is not None}
 
 
 def has_protocol() -> bool:

@@ -21,17 +21,16 @@ from acp.schema import (
 from pydantic import ValidationError
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.agent.acp.calls import json_object
-from tk_ai_extension.agent.acp.commands import AgentCommand
-from tk_ai_extension.agent.acp.permissions import (
+from tk_ai_extension.agent.acp.calls import (
+    Translator,
     action_of,
     answer,
     cancelled,
+    json_object,
     writes_notebook,
 )
-from tk_ai_extension.agent.acp.process import AgentProcess
-from tk_ai_extension.agent.acp.tool_socket import ToolSocket
-from tk_ai_extension.agent.acp.translator import Translator
+from tk_ai_extension.agent.acp.commands import AgentCommand
+from tk_ai_extension.agent.acp.process import AgentProcess, ToolSocket
 from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,

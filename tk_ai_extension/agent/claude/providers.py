@@ -15,7 +15,7 @@ from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from tk_ai_extension.agent.environment import NETWORK, matches, redacted, secrets_of
-from tk_ai_extension.agent.models import ModelsInfo, StoredConnection
+from tk_ai_extension.agent.models import ModelProvider, ModelsInfo, StoredConnection
 from tk_ai_extension.model.agent_errors import NoModel
 
 ProviderName = Literal["anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"]
@@ -116,15 +116,13 @@ class Connection:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+@dataclass(frozen=True)
+class Provider(ModelProvider):
     """A provider of models, as configured for Claude's process.
 
     Attributes:
         name: The provider's name.
         environment: Variables of the process for the provider and the network.
-        model: The default model.
-        models: The models that a chat may choose, the default first.
         thinking: Whether the model supports thinking.
         problem: What is missing, or wrong with a file or an address; None if it can be used.
         source: Source of the credentials: ``environment``, ``project`` (the file of keys) or ``stored``
@@ -134,8 +132,6 @@ class Provider:
 
     name: ProviderName
     environment: Mapping[str, str] = field(repr=False)
-    model: str
-    models: tuple[str, ...]
     thinking: bool = True
     problem: str | None = None
     source: str | None = None
