@@ -63,9 +63,9 @@ def test_parameters_are_typed_and_go_into_a_copy(nb: Nb) -> None:
     assert cells[1].metadata.tags == ["injected-parameters"]
     assert cells[2].outputs[0].text == "2 no\n"
     assert '"unknown": [1,   2]' in (nb.root / "out.ipynb").read_text()
-    # Once more from the result: its cell is replaced, and the file, too.
-    nb("run", "out.ipynb", "--output", "out.ipynb", "-p", "month=3")
-    again = nb.read("out.ipynb").cells
+    # Once more from the result: its cell is replaced.
+    nb("run", "out.ipynb", "--output", "again.ipynb", "-p", "month=3")
+    again = nb.read("again.ipynb").cells
     assert [cell.source for cell in again][1:] == ["# Parameters\nmonth = 3", cells[2].source]
     assert again[2].outputs[0].text == "3 south\n"
     assert "the kernel of the notebook" in nb("run", "month").out
@@ -115,6 +115,7 @@ def test_code_stays_code_and_wrong_calls_are_refused(nb: Nb) -> None:
         ("missing.ipynb",),
         ("a.ipynb", "-n", "a.ipynb"),
         ("a.ipynb", "-p", "x=1"),
+        ("a.ipynb", "--output", "a.ipynb", "-p", "x=1"),
         ("a.ipynb", "-p", "x", "--output", "b.ipynb"),
         ("a.ipynb", "-p", "1x=2", "--output", "b.ipynb"),
         ("a.ipynb", "-f", "missing.yaml", "--output", "b.ipynb"),

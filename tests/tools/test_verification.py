@@ -32,7 +32,7 @@ async def test_it_needs_the_permission_to_run_exactly_this_code(harness):
     # Nothing is stored to compare with: then it counts that the cells run.
     assert verified.verification.status == "runs"
     assert verified.verification.text.startswith(
-        "n.ipynb: 2 code cells: 2 ran; no saved outputs to compare ("
+        "n.ipynb: 2 code cells: 2 ran; no outputs were compared ("
     )
     assert harness.workspace.kernels.ids() == []
 

@@ -355,7 +355,6 @@ def _verify(session: Session, args: argparse.Namespace) -> int:
         "sanitizers": [read_text(file) for file in args.sanitize_with],
         "ignore_times": args.ignore_times,
         "lax": args.lax,
-        "image_tolerance": args.image_tolerance,
         "kernel_name": args.kernel,
         "timeout": args.timeout,
     }

@@ -32,9 +32,9 @@ def tags_of(cell: Cell) -> frozenset[str]:
 
 
 def runnable(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells that a run of several runs: those with code and without ``skip-execution``."""
+    """Return the cells that a run of several runs: those with code that no tag excludes."""
     code = (cell for cell in cells if cell.type == "code" and cell.source.strip())
-    return [cell for cell in code if "skip-execution" not in tags_of(cell)]
+    return [cell for cell in code if "nbval-skip" not in tags_of(cell)]
 
 
 def may_fail(cell: Cell) -> bool:

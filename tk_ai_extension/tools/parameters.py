@@ -27,3 +27,4 @@ CellKind = Literal["code", "markdown", "raw"]
 
 Wait = Annotated[float, Field(ge=0, le=3600, description="seconds to wait")]
 Timeout = Annotated[float | None, Field(gt=0, description="seconds, then interrupt")]
+CellTimeout = Annotated[float | None, Field(gt=0, description="seconds per cell")]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -23,7 +23,7 @@ from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
 from tk_ai_extension.tools.changes import RESTART, Edit, cell_step
 from tk_ai_extension.tools.registry import Image, Result, ToolContext
-from tk_ai_extension.tools.verification_results import VerificationSummary, summarize
+from tk_ai_extension.verification.verifying import CellReport
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun
 from tk_ai_extension.workspace.runs import Run, Step
@@ -181,6 +181,12 @@ async def _with_text(
     return Presented(text + note, artifact.id, images, data, lines, whole.count("\n") + 1, left_out)
 
 
+MAX_REPORT = 8_000
+"""Maximum characters of the text of a verification."""
+MAX_PROBLEMS = 50
+"""Maximum cells that fail or differ of a verification."""
+MAX_DIFF = 2_000
+"""Maximum characters of the diff of one of these cells."""
 MAX_SIDE = 1_568
 """Maximum pixels of an image's side. The model's API would scale larger images down anyway."""
 
@@ -272,6 +278,23 @@ class CellRun(BaseModel):
     """Its newest status displays: MIME type and value."""
     left_out: int = 0
     """The number of images, values of `data` and status displays that exceed the answer's budget."""
+
+
+class VerificationSummary(BaseModel):
+    """What a verification found, or how far it is."""
+
+    status: Literal["running", "same", "runs", "differs", "failed", "interrupted"]
+    """``runs``: it ran without an error, and nothing was compared."""
+    text: str = ""
+    total: int
+    """Code cells to run."""
+    number: int
+    """The cell that runs now, counted from 1; the last one at the end."""
+    problems: list[CellReport] = Field(default_factory=list[CellReport])
+    left_out: int = 0
+    """The number of cells that fail or differ beyond those in `problems`."""
+    artifact: str | None = None
+    """The whole report, if the text is shortened."""
 
 
 class ExecutionResult(Result):
@@ -400,15 +423,28 @@ async def _verification(
     context: ToolContext, run: Run, report: VerificationRun, total_cells: int | None
 ) -> ExecutionResult:
     """Return what a verification found, or how far it is."""
-    summary = await summarize(context, run, report)
+    number, finished = run.steps.index(run.current) + 1, report.finished
+    found = VerificationSummary(status="running", total=len(run.steps), number=number)
+    if not run.done or finished is None:
+        found.text = f"Cell {number} of {found.total} code cells is {run.current.status}."
+    else:
+        found.status = "interrupted" if run.cancelled else finished.status
+        text = {"output_type": "stream", "name": "stdout", "text": finished.as_text()}
+        presented = await present(context, [text], budget=MAX_REPORT)
+        found.text, found.artifact = presented.text, presented.artifact
+        bad = [cell for cell in finished.cells if cell.is_bad]
+        found.left_out = max(len(bad) - MAX_PROBLEMS, 0)
+        found.problems = [
+            replace(cell, diff=shorten(cell.diff, MAX_DIFF).text) for cell in bad[:MAX_PROBLEMS]
+        ]
     status = {"same": "ok", "runs": "ok", "interrupted": "interrupted", "running": run.status}
     return ExecutionResult(
         execution_id=run.id,
         notebook=run.path,
-        status=status.get(summary.status, "error"),
+        status=status.get(found.status, "error"),
         runs=[],
         total_cells=total_cells,
-        verification=summary,
+        verification=found,
     )
 
 

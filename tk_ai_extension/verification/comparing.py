@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
@@ -30,6 +30,8 @@ MAX_PIXELS = 50_000_000
 """Maximum pixels of an image that is decoded."""
 VISIBLE = 24
 """Difference in one channel, of 255, from which a pixel counts as different."""
+TOLERANCE = 0.001
+"""Share of an image's pixels that may differ visibly."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -110,52 +112,50 @@ class ComparisonRules:
 
     Attributes:
         sanitizers: Replacements of the caller, applied before the built-in ones.
-        ignore_times: Whether dates, times of day and durations are ignored.
-        image: Share of an image's pixels that may differ visibly, from 0 to 1.
         lax: Whether only cells that ask for it are compared (``nbval-check-output``).
     """
 
     sanitizers: tuple[Sanitizer, ...] = ()
-    ignore_times: bool = False
-    image: float = 0.001
     lax: bool = False
+
+    @classmethod
+    def of(
+        cls, files: Iterable[str] = (), *, ignore_times: bool = False, lax: bool = False
+    ) -> ComparisonRules:
+        r"""Return the rules of the options of `nb verify`.
+
+        >>> ComparisonRules.of(["[dates]\nregex: \\d{4}-\\d\\d\nreplace: MONTH\n"]).text("in 2026-01")
+        'in MONTH'
+
+        Args:
+            files: Texts of files in nbval's format: sections with ``regex`` and ``replace``.
+            ignore_times: Whether dates, times of day and durations are ignored.
+            lax: See the attribute.
+
+        Raises:
+            InvalidArguments: A file has no sanitizer, or a pattern is invalid.
+        """
+        sanitizers = [each for text in files for each in _sanitizers_in(text)]
+        return cls((*sanitizers, *(_TIMES if ignore_times else ())), lax)
 
     def text(self, text: str, *, ids: bool = False) -> str:
         """Return a text as it is compared; with ``ids``, generated ids are replaced as well."""
-        times = _TIMES if self.ignore_times else ()
-        for sanitizer in (*self.sanitizers, *_ALWAYS, *(_IDS if ids else ()), *times):
+        for sanitizer in (*self.sanitizers, *_ALWAYS, *(_IDS if ids else ())):
             text = sanitizer.apply(text)
         return text
 
 
-DEFAULT: Final = ComparisonRules()
-"""The rules unless others are asked for."""
-
-
-def sanitizers_in(text: str, name: str = "the file") -> tuple[Sanitizer, ...]:
-    r"""Return the sanitizers of a file in nbval's format: sections with ``regex`` and ``replace``.
-
-    >>> sanitizers_in("[dates]\nregex: \\d{4}-\\d\\d\nreplace: MONTH\n")
-    (Sanitizer(pattern='\\d{4}-\\d\\d', replacement='MONTH'),)
-
-    Args:
-        text: The text of the file.
-        name: Its name, for errors.
-
-    Raises:
-        InvalidArguments: It has none, or a pattern is invalid.
-    """
-    found = tuple(
-        Sanitizer(pattern, new) for pattern, new in _PAIR.findall(text.replace("\r\n", "\n"))
-    )
+def _sanitizers_in(text: str) -> Iterator[Sanitizer]:
+    found = _PAIR.findall(text.replace("\r\n", "\n"))
     if not found:
         raise InvalidArguments(
-            f"{name} has no sanitizer.",
+            "A file of sanitizers has none.",
             hint="Each one is a line `regex: PATTERN`, followed by a line `replace: TEXT`.",
         )
-    for each in found:
-        each.check()
-    return found
+    for pattern, replacement in found:
+        sanitizer = Sanitizer(pattern, replacement)
+        sanitizer.check()
+        yield sanitizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Difference:
 
 def compare_outputs(
     stored: Sequence[Json], new: Sequence[Json], rules: ComparisonRules
-) -> tuple[Difference, ...]:
+) -> list[Difference]:
     r"""Return the differences between the stored and the new outputs of a cell.
 
     The parts of a stream are joined, wherever other outputs stand between them; displays and errors are
@@ -182,25 +182,21 @@ def compare_outputs(
     >>> before = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f3200\n"}]
     >>> after = [{"output_type": "stream", "name": "stdout", "text": "a at 0x7f9900\n"}]
     >>> compare_outputs(before, after, ComparisonRules())
-    ()
+    []
 
     Args:
         stored: The outputs in the notebook, as nbformat dicts.
         new: The outputs of the new run.
         rules: What is ignored.
     """
-    return tuple(_differing(stored, new, rules))
-
-
-def _differing(
-    stored: Sequence[Json], new: Sequence[Json], rules: ComparisonRules
-) -> Iterator[Difference]:
+    found: list[Difference] = []
     streams = _streams(stored), _streams(new)
     for name in dict.fromkeys((*streams[0], *streams[1])):
-        yield from _texts(name, *(rules.text(each.get(name, "")) for each in streams))
+        found += _texts(name, *(rules.text(each.get(name, "")) for each in streams))
     for before, after in zip_longest(displays(stored), displays(new), fillvalue={}):
-        yield from _bundles(bundle_of(before), bundle_of(after), rules)
-        yield from _texts("the exception", *(_exception(each, rules) for each in (before, after)))
+        found += _bundles(bundle_of(before), bundle_of(after), rules)
+        found += _texts("the exception", *(_exception(each, rules) for each in (before, after)))
+    return found
 
 
 def _streams(outputs: Sequence[Json]) -> dict[str, str]:
@@ -276,7 +272,7 @@ def _values(mime: str, stored: Any, new: Any, rules: ComparisonRules) -> Iterato
     """Yield the difference of two values of one MIME type."""
     if mime in IMAGES:
         before, after = ("".join(_joined(each).split()) for each in (stored, new))
-        if before != after and (how := _image_difference(before, after, rules)):
+        if before != after and (how := _image_difference(before, after)):
             yield Difference(f"{mime}: {how}")
         return
     is_json = mime == "application/json" or mime.endswith("+json")
@@ -299,28 +295,33 @@ def _joined(value: Any) -> str:
     return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
-def _image_difference(stored: str, new: str, rules: ComparisonRules) -> str:
+def _image_difference(stored: str, new: str) -> str:
     """Return how two images in base64 differ; empty if they are the same within the tolerance."""
-    from PIL import Image, ImageChops  # Imported late: most notebooks need no decoding.
+    from PIL import ImageChops  # Imported late: most notebooks need no decoding.
 
-    pictures: list[Image.Image] = []
-    for data in (stored, new):
-        try:
-            with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
-                if getattr(picture, "is_animated", False):
-                    return "the images differ, and one of them is animated"
-                if picture.size[0] * picture.size[1] > MAX_PIXELS:
-                    return "the images differ, and one of them is too large to compare its pixels"
-                pictures.append(picture.convert("RGBA"))
-        except (Image.DecompressionBombError, ValueError, OSError, SyntaxError):
-            return "the images differ, and one of them cannot be decoded"
-    first, second = pictures
+    first, second = _decoded(stored), _decoded(new)
+    if first is None or second is None:
+        return "the images differ; one is animated, too large or damaged, so no pixels are compared"
     if first.size != second.size:
-        sizes = [f"{each.size[0]} x {each.size[1]}" for each in pictures]
+        sizes = [f"{each.size[0]} x {each.size[1]}" for each in (first, second)]
         return f"{sizes[0]} pixels are now {sizes[1]}"
     channels = ImageChops.difference(first, second).split()
     largest = channels[0]
     for channel in channels[1:]:
         largest = ImageChops.lighter(largest, channel)
     share = sum(largest.histogram()[VISIBLE:]) / (first.size[0] * first.size[1])
-    return "" if share <= rules.image else f"{100 * share:.2g}% of the pixels differ"
+    return "" if share <= TOLERANCE else f"{100 * share:.2g}% of the pixels differ"
+
+
+def _decoded(data: str) -> Any:
+    """Return an image in base64; None for one without pixels to compare."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+            is_large = picture.size[0] * picture.size[1] > MAX_PIXELS
+            if is_large or getattr(picture, "is_animated", False):
+                return None
+            return picture.convert("RGBA")
+    except (Image.DecompressionBombError, ValueError, OSError, SyntaxError):
+        return None

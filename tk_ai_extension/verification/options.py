@@ -21,11 +21,5 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "action": "store_true",
         "help": "compare only cells with the tag nbval-check-output; run all",
     },
-    "image-tolerance": {
-        "type": float,
-        "default": 0.001,
-        "metavar": "SHARE",
-        "help": "share of an image's pixels that may differ (default: %(default)s)",
-    },
 }
 """Arguments of ``add_argument`` by the name of the option."""

@@ -54,12 +54,20 @@ class NotebookItem(pytest.Item):
     def runtest(self) -> None:
         """Run the notebook in a fresh kernel; fail with the report if it fails or differs."""
         from tk_ai_extension.model.errors import ToolError
+        from tk_ai_extension.verification.comparing import ComparisonRules
 
         option: Any = self.config.option
+        folder = self.config.invocation_params.dir
+        files = [Path(folder, name) for name in option.nb_verify_sanitize_with]
         try:
+            rules = ComparisonRules.of(
+                [file.read_text("utf-8") for file in files],
+                ignore_times=option.nb_verify_ignore_times,
+                lax=option.nb_verify_lax,
+            )
             report = verify_file(
                 self.path,
-                rules_of(self.config),
+                rules,
                 kernel_name=option.nb_verify_kernel,
                 timeout=option.nb_verify_timeout,
             )
@@ -109,13 +117,10 @@ def verify_file(
     if not verification.cells:
         pytest.skip(f"{path.name} has no code to run")
     notebook = new_notebook(cells=[new_code_cell(cell.source) for cell in verification.cells])
-    replies: dict[int, Any] = {}
+    replies: list[Any] = []
 
-    def begin(cell: Any, cell_index: int) -> None:  # noqa: ARG001 - the hook's arguments
-        replies[cell_index] = {}
-
-    def end(cell: Any, cell_index: int, execute_reply: Any) -> None:  # noqa: ARG001
-        replies[cell_index] = execute_reply["content"]
+    def end(execute_reply: Any, **_: Any) -> None:
+        replies.append(execute_reply["content"])
 
     client = NotebookClient(
         notebook,
@@ -124,7 +129,6 @@ def verify_file(
         allow_errors=True,
         shutdown_kernel="immediate",
         resources={"metadata": {"path": str(path.parent)}},
-        on_cell_execute=begin,
         on_cell_executed=end,
     )
     stopped = ""
@@ -135,29 +139,12 @@ def verify_file(
         stopped = f"It ran longer than {timeout:g} s." if is_slow else "The kernel died."
     except NoSuchKernel as error:
         raise InvalidArguments(f"No kernelspec `{error.name}` is installed.") from None
-    for at, reply in replies.items():
+    for cell, ran, reply in zip(verification.cells, notebook.cells, replies, strict=False):
         # An exception may be in the reply alone, such as IPython's UsageError.
-        error = reply if reply.get("status") == "error" else None
-        ended = Execution(
-            "error" if error else "ok", tuple(notebook.cells[at].outputs), error=error
-        )
-        if stopped and at == max(replies):
-            ended = Execution("timed_out", message=stopped)
-        verification.record(verification.cells[at], ended)
-    return verification.report()
-
-
-def rules_of(config: pytest.Config) -> ComparisonRules:
-    """Return the rules that the options choose."""
-    from tk_ai_extension.verification.comparing import ComparisonRules, sanitizers_in
-
-    option: Any = config.option
-    files = [Path(config.invocation_params.dir, name) for name in option.nb_verify_sanitize_with]
-    return ComparisonRules(
-        sanitizers=tuple(
-            each for file in files for each in sanitizers_in(file.read_text("utf-8"), file.name)
-        ),
-        ignore_times=option.nb_verify_ignore_times,
-        image=option.nb_verify_image_tolerance,
-        lax=option.nb_verify_lax,
-    )
+        error = reply if reply["status"] == "error" else None
+        ended = Execution("error" if error else "ok", tuple(ran.outputs), error=error)
+        verification.record(cell, ended)
+    if stopped:
+        slow = verification.cells[len(replies)]
+        verification.record(slow, Execution("timed_out", message=stopped))
+    return verification.report(stopped)

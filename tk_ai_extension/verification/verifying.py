@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
-from tk_ai_extension.model.cell_tags import tags_of
+from tk_ai_extension.model.cell_tags import runnable, tags_of
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.digest import cut, short_traceback
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusEvent
@@ -28,8 +28,6 @@ MAX_MESSAGE = 2_000
 """Maximum characters of why a cell failed."""
 MAX_TRACEBACK = 100_000
 """Maximum characters of a traceback in a report."""
-NAMED = 3
-"""Maximum differences of a cell that one sentence names; the others are counted."""
 
 CellStatus = Literal["same", "ran", "differs", "failed", "skipped", "not_run"]
 """``same``: its outputs are the stored ones; ``ran``: it ran, and nothing was compared; ``differs``: its
@@ -77,13 +75,11 @@ class NotebookReport:
         notebook: Its path.
         cells: Its code cells, in order.
         seconds: How long all of it took.
-        has_outputs: Whether any output or execution count is stored; if not, nothing is compared.
     """
 
     notebook: str
     cells: tuple[CellReport, ...] = ()
     seconds: float = 0.0
-    has_outputs: bool = True
 
     @property
     def status(self) -> Status:
@@ -99,9 +95,9 @@ class NotebookReport:
         states = [cell.status for cell in self.cells]
         named = {status: status.replace("_", " ") for status in get_args(CellStatus)}
         counts = [f"{states.count(each)} {named[each]}" for each in named if each in states]
-        stored = "" if self.has_outputs else "; no saved outputs to compare"
+        compared = "; no outputs were compared" if self.status == "runs" else ""
         cells = f"{len(states)} code cell{'' if len(states) == 1 else 's'}"
-        return f"{self.notebook}: {cells}: {', '.join(counts)}{stored} ({self.seconds:.1f} s)"
+        return f"{self.notebook}: {cells}: {', '.join(counts)}{compared} ({self.seconds:.1f} s)"
 
     def as_text(self) -> str:
         """Return the report: the summary, and each cell that fails or differs."""
@@ -122,7 +118,6 @@ class Verification:
         stored: The stored outputs, until they are no longer needed.
         cells: The cells to run, in order.
         ended: How the cells ended that have run, by key, with their displays as later cells left them.
-        stopped: Why no further cell can run; empty as long as one can.
     """
 
     def __init__(
@@ -132,15 +127,8 @@ class Verification:
         self.stored = stored
         self._rules = rules
         self._code = [c for c in snapshot.cells if c.type == "code" and c.source.strip()]
-        self._tags = {cell.key: tags_of(cell) for cell in self._code}
-        # A cell that has never been run has no outputs to compare, as in nbval.
-        self._has_run = {
-            cell.key: cell.execution_count is not None or bool(stored.get(cell.key))
-            for cell in self._code
-        }
-        self.cells = [cell for cell in self._code if "nbval-skip" not in self._tags[cell.key]]
+        self.cells = runnable(snapshot.cells)
         self.ended: dict[str, Execution] = {}
-        self.stopped = ""
         self._displays: dict[str, list[tuple[str, int]]] = {}
         self._began = time.monotonic()
 
@@ -159,7 +147,6 @@ class Verification:
                 self._update(display_id, execution.outputs[shown[-1]])
                 self._displays.setdefault(display_id, []).extend((cell.key, at) for at in shown)
         self.ended[cell.key] = execution
-        self.stopped = _reason_to_stop(execution)
 
     def report(self, stopped: str = "") -> NotebookReport:
         """Return the report; ``stopped`` is why cells did not run.
@@ -167,13 +154,8 @@ class Verification:
         Raises:
             InvalidArguments: A sanitizer is invalid or took too long.
         """
-        why = stopped or self.stopped
-        return NotebookReport(
-            notebook=self.snapshot.path,
-            cells=tuple(self._cell_report(cell, why) for cell in self._code),
-            seconds=time.monotonic() - self._began,
-            has_outputs=any(self._has_run.values()),
-        )
+        cells = tuple(self._cell_report(cell, stopped) for cell in self._code)
+        return NotebookReport(self.snapshot.path, cells, time.monotonic() - self._began)
 
     def _update(self, display_id: str, output: Json) -> None:
         for key, at in self._displays.get(display_id, ()):
@@ -182,7 +164,7 @@ class Verification:
             self.ended[key] = replace(ended, outputs=outputs)
 
     def _cell_report(self, cell: Cell, why: str) -> CellReport:
-        tags, execution = self._tags[cell.key], self.ended.get(cell.key)
+        tags, execution = tags_of(cell), self.ended.get(cell.key)
         if "nbval-skip" in tags:
             return CellReport(cell.key, cell.index, "skipped", "its tags say so")
         if execution is None:
@@ -192,7 +174,9 @@ class Verification:
             return CellReport(cell.key, cell.index, "failed", cut(message, MAX_MESSAGE))
         stored = self.stored.get(cell.key, ())
         chosen = "nbval-check-output" in tags or not self._rules.lax
-        compares = self._has_run[cell.key] and chosen and "nbval-ignore-output" not in tags
+        # A cell that has never been run has no outputs to compare, as in nbval.
+        has_run = cell.execution_count is not None or bool(stored)
+        compares = has_run and chosen and "nbval-ignore-output" not in tags
         error = _unexpected(stored, execution, self._rules, tags, compares=compares)
         if error is not None:
             message, traceback = error_line(error), short_traceback(error)
@@ -213,21 +197,10 @@ class Verification:
 
 def _described(differences: Sequence[Difference]) -> tuple[str, str]:
     """Return how a cell differs: one sentence, and the diffs, each with a heading if there are several."""
-    named = [each.message for each in differences[:NAMED]]
-    if more := len(differences) - len(named):
-        named.append(f"and {more} more")
+    message = cut("; ".join(each.message for each in differences), MAX_MESSAGE)
     if len(differences) == 1:
-        return named[0], differences[0].diff
-    return "; ".join(named), "\n".join(f"{each.message}:\n{each.diff}" for each in differences)
-
-
-def _reason_to_stop(execution: Execution) -> str:
-    """Return why no further cell can run; an empty string if one can."""
-    if execution.status in ("ok", "error", "interrupted"):
-        return ""
-    if execution.status == "timed_out" and INTERRUPT_IGNORED not in execution.message:
-        return ""
-    return execution.message or execution.status
+        return message, differences[0].diff
+    return message, "\n".join(f"{each.message}:\n{each.diff}" for each in differences)
 
 
 def _unexpected(
