@@ -49,7 +49,7 @@ def test_a_person_sees_what_the_agent_computed_and_the_agent_what_the_person_did
     nb("open", "a.ipynb")
     nb("run", "X = 42")
     shared = nb("serve", "--json").json
-    assert shared["display_name"] == "Python (nb shared kernel)"
+    assert shared["display_name"] == f"Python (nb shared kernel): {nb.root.name}"
     assert "42" in guest(nb, shared["kernelspec"], "print(X); Y = X + 1", tmp_path)
     # The guest has shut its kernel down, and this one lives.
     assert "43" in nb("run", "Y").out

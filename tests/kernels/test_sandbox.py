@@ -232,7 +232,7 @@ async def test_it_is_shared_like_any_kernel(
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     installed = share_kernel(kernel.project / ".nb", Path(kernel.manager.connection_file))
     guest: Any = AsyncKernelManager(
-        kernel_name=installed.name,
+        kernel_name=installed["kernelspec"],
         connection_file=str(tmp_path / "guest.json"),
     )
     await kernel.run("X = 42")

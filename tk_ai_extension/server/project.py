@@ -29,8 +29,6 @@ from tk_ai_extension.workspace.state_folder import default_data_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tk_ai_extension.kernels.sharing.share import InstalledShare
-
 
 class LabMissing(ToolError):
     """JupyterLab is not installed."""
@@ -126,8 +124,8 @@ class ProjectServices:
 
     # -- sharing
 
-    async def share(self, kernels: Kernels, path: str, kernel_id: str | None) -> InstalledShare:
-        """Share a notebook's kernel, and its later replacements, with other programs.
+    async def share(self, kernels: Kernels, path: str, kernel_id: str | None) -> dict[str, str]:
+        """Share a notebook's kernel, and its later replacements, with other programs; see `share_kernel`.
 
         Raises:
             KernelNotFound: it has no kernel.
@@ -162,7 +160,7 @@ class ProjectServices:
             if path == self.shared:
                 await self._share(kernels, kernel_id)
 
-    async def _share(self, kernels: Kernels, kernel_id: str) -> InstalledShare:
+    async def _share(self, kernels: Kernels, kernel_id: str) -> dict[str, str]:
         from tk_ai_extension.kernels.sharing.share import share_kernel
 
         language = (await kernels.info(kernel_id)).language or "python"

@@ -18,7 +18,6 @@ from jupyter_client.manager import AsyncKernelManager
 from tests.kernels.guests import DEADLINE, connect, write_connection
 from tk_ai_extension.kernels.sharing.share import (
     LINK,
-    InstalledShare,
     share_kernel,
 )
 
@@ -36,7 +35,7 @@ class Owner:
     def link(self) -> Path:
         return self.folder / LINK
 
-    def share(self) -> InstalledShare:
+    def share(self) -> dict[str, str]:
         return share_kernel(self.folder, Path(self.manager.connection_file))
 
     def withdraw(self) -> None:
@@ -117,7 +116,7 @@ def launch(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     launched: list[Relayed] = []
 
     def start(*arguments: str, cwd: Path = tmp_path, by: Sequence[str] = ()) -> Relayed:
-        argv = KernelSpecManager().get_kernel_spec(owner.share().name).argv
+        argv = KernelSpecManager().get_kernel_spec(owner.share()["kernelspec"]).argv
         file = tmp_path / f"kernel-v3{len(launched)}.json"
         info = write_connection(file)
         argv = [str(file) if part == "{connection_file}" else part for part in argv]

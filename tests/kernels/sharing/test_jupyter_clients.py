@@ -16,23 +16,22 @@ from nbclient import NotebookClient
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.kernels.sharing.conftest import Owner
 from tests.support.faults import RUN_FOREVER, run_until
-from tk_ai_extension.kernels.sharing.share import InstalledShare
 
 pytestmark = [pytest.mark.proves("nb:serve")]
 
 
 @pytest.fixture
-def installed(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstalledShare:
+def installed(owner: Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The kernelspec, where the test's own programs find it."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     return owner.share()
 
 
 @pytest_asyncio.fixture
-async def guest(installed: InstalledShare, tmp_path: Path) -> AsyncIterator[Any]:
+async def guest(installed: dict[str, str], tmp_path: Path) -> AsyncIterator[Any]:
     """A guest's kernel manager."""
     manager = AsyncKernelManager(
-        kernel_name=installed.name, connection_file=str(tmp_path / "guest.json")
+        kernel_name=installed["kernelspec"], connection_file=str(tmp_path / "guest.json")
     )
     await manager.start_kernel()
     yield manager
@@ -41,13 +40,13 @@ async def guest(installed: InstalledShare, tmp_path: Path) -> AsyncIterator[Any]
 
 @pytest.mark.parametrize("owner", ["tcp", "ipc"], indirect=True)
 async def test_nbclient_runs_a_notebook_in_the_shared_kernel(
-    owner: Owner, installed: InstalledShare
+    owner: Owner, installed: dict[str, str]
 ) -> None:
     agent = await owner.client()
     await run(agent, "X = 42")
     cells = [nbformat.v4.new_code_cell("Y = X + 1"), nbformat.v4.new_code_cell("print(Y)")]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    client = NotebookClient(notebook, kernel_name=installed.name, timeout=DEADLINE)
+    client = NotebookClient(notebook, kernel_name=installed["kernelspec"], timeout=DEADLINE)
     await client.async_execute()
     assert notebook.cells[1].outputs[0]["text"] == "43\n"
     # It has shut its kernel down: the owner's goes on.

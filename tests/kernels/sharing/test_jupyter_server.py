@@ -55,8 +55,10 @@ async def test_jupyterlab_works_in_the_shared_kernel_and_leaves_it_alive(
     agent = await owner.client()
     await run(agent, "X = 42")
     specs = json.loads((await jp_fetch("api", "kernelspecs")).body)["kernelspecs"]
-    assert specs[installed.name]["spec"]["display_name"] == "Python (nb shared kernel)"
-    body = json.dumps({"name": installed.name})
+    assert specs[installed["kernelspec"]]["spec"]["display_name"].startswith(
+        "Python (nb shared kernel): "
+    )
+    body = json.dumps({"name": installed["kernelspec"]})
     started = json.loads((await jp_fetch("api", "kernels", method="POST", body=body)).body)
     assert await _in_browser(jp_ws_fetch, started["id"], "print(X); Y = 43") == "42"
     assert await run(agent, "print(Y)") == "43"

@@ -41,8 +41,8 @@ def _installed() -> list[str]:
 def test_two_projects_have_one_each_and_people_can_distinguish_them(tmp_path: Path) -> None:
     kernels = _kernel(tmp_path / "one"), _kernel(tmp_path / "other")
     shares = (share_kernel(kernels[each].parent, kernels[each]) for each in (0, 1, 0))
-    names = [share.display_name for share in shares]
-    assert names == [DISPLAY_NAME, f"{DISPLAY_NAME}: other", DISPLAY_NAME]
+    names = [share["display_name"] for share in shares]
+    assert names == [f"{DISPLAY_NAME}: {name}" for name in ("one", "other", "one")]
     assert len(_installed()) == 2
 
 
@@ -51,9 +51,9 @@ def test_unsharing_removes_its_own_files_and_no_more(tmp_path: Path) -> None:
     kernel, other = _kernel(tmp_path / "one"), _kernel(tmp_path / "other")
     installed = share_kernel(kernel.parent, kernel)
     share_kernel(other.parent, other)
-    assert installed.name in _installed()
+    assert installed["kernelspec"] in _installed()
     unshare_kernel(kernel.parent)
     assert list(kernel.parent.iterdir()) == [kernel]
-    assert installed.name not in _installed()
+    assert installed["kernelspec"] not in _installed()
     assert len(_installed()) == 1
     unshare_kernel(kernel.parent)

@@ -57,7 +57,7 @@ async def test_a_restart_by_the_owner_is_followed(owner: Owner, launch: Launch) 
 
 
 async def test_the_relay_ends_when_the_kernel_dies(owner: Owner, launch: Launch) -> None:
-    relayed = launch("--grace", "3")
+    relayed = launch("3")
     await relayed.client()
     os.kill(owner.manager.provisioner.pid, signal.SIGKILL)
     assert await relayed.ended() == 1
@@ -70,7 +70,7 @@ async def test_the_relay_ends_when_the_kernel_dies(owner: Owner, launch: Launch)
 async def test_the_relay_ends_at_once_when_nothing_is_shared_any_more(
     owner: Owner, launch: Launch
 ) -> None:
-    relayed = launch("--grace", "1000")
+    relayed = launch("1000")
     await relayed.client()
     owner.withdraw()
     await owner.manager.shutdown_kernel(now=True)

@@ -18,8 +18,9 @@ import psutil
 
 from tk_ai_extension.model.errors import KernelUnsupported
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-"""The system's programs and libraries, read-only."""
+CPUS = "/sys/devices/system/cpu"
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", CPUS)
+"""The system's programs and libraries, and where these count processors; read-only."""
 
 SETTINGS = tuple(
     f"/etc/{name}"
@@ -30,9 +31,6 @@ SETTINGS = tuple(
     )
 )
 """Settings that programs read. Not all of ``/etc``: it also holds keys."""
-
-PROCESSORS = "/sys/devices/system/cpu"
-"""Where libraries count processors."""
 
 SCRATCH = "/tmp"  # noqa: S108 - a folder inside the sandbox, empty at its start
 """The home folder of a sandboxed process; it is deleted with the sandbox."""
@@ -190,7 +188,7 @@ class Sandbox:
 
 
 def _system() -> list[Path]:
-    return [Path(path) for path in (*SYSTEM, *SETTINGS, PROCESSORS) if os.path.lexists(path)]
+    return [Path(path) for path in (*SYSTEM, *SETTINGS) if os.path.lexists(path)]
 
 
 def _bubblewrap(mounts: Mapping[Path, str], fixed: Mapping[Path, int], _private: Path) -> list[str]:
@@ -336,8 +334,6 @@ def _try(sandbox: Sandbox) -> str | None:
         said = tried.stderr.decode(errors="replace").strip()
         if tried.returncode:
             return f"{said or f'exit status {tried.returncode}'}."
-        if not (project / "written").exists():
-            return "files written in it do not reach the project."
         return None
 
 

@@ -1,6 +1,6 @@
 """The relay: acts as a kernel for its clients, and as a client of the shared kernel.
 
-``python -P -m tk_ai_extension.kernels.sharing --share .nb/shared-kernel.json -f CONNECTION_FILE``
+``python -P -m tk_ai_extension.kernels.sharing .nb/shared-kernel.json CONNECTION_FILE [GRACE]``
 
 A program that launches a kernelspec's argv gets a process that behaves like a kernel: it uses the
 program's connection file and key, and ends on request. Each message's signature is verified with one key,
@@ -10,7 +10,6 @@ replies.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
@@ -248,12 +247,8 @@ async def _relay(front: Path, share: Path, grace: float) -> None:
 
 def main() -> int:
     """Relay until the relay is stopped or the kernel is gone; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tk_ai_extension.kernels.sharing")
-    parser.add_argument("--share", type=Path, required=True, help="link in .nb")
-    parser.add_argument("-f", type=Path, required=True, help="connection file to serve")
-    parser.add_argument("--grace", type=float, default=GRACE, help="seconds to wait for a restart")
-    arguments = parser.parse_args()
-    share: Path = arguments.share.absolute()
+    named, front, *given = sys.argv[1:]
+    share, grace = Path(named).absolute(), float(given[0]) if given else GRACE
     file = share.with_name(LOG)
     logging.basicConfig(
         filename=file,
@@ -262,7 +257,7 @@ def main() -> int:
     )
     file.chmod(0o600)
     try:
-        asyncio.run(_relay(arguments.f, share, arguments.grace))
+        asyncio.run(_relay(Path(front), share, grace))
     except (NoKernel, OSError) as problem:
         log.error("%s", problem)  # noqa: TRY400 - the message is complete
         sys.stderr.write(f"{problem}\n")

@@ -8,7 +8,6 @@ import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 from uuid import uuid4
 
 from jupyter_client.kernelspec import KernelSpecManager
@@ -24,31 +23,24 @@ LOG = "relay.log"
 """The name of the relays' log, in ``.nb``."""
 
 DISPLAY_NAME = "Python (nb shared kernel)"
-
-PREFIX = "nb-shared-"
-"""Prefix of the kernelspecs' names; a hash of the link's path follows."""
-
-
-class InstalledShare(NamedTuple):
-    """An installed kernelspec for a shared kernel: its name, and what people select."""
-
-    name: str
-    display_name: str
+"""What people select, followed by the name of the project's folder."""
 
 
 def share_kernel(
     folder: Path, connection_file: Path, *, language: str = "python"
-) -> InstalledShare:
-    """Share a project's kernel, replacing the previously shared one; return the kernelspec to select.
+) -> dict[str, str]:
+    """Share a project's kernel, replacing the previously shared one.
 
     Programs launch the kernelspec's argv, the relay, with this interpreter, so they do not need this
-    package in their own environments. It is named `DISPLAY_NAME`, followed by the folder's name if
-    another project uses that name.
+    package in their own environments.
 
     Args:
         folder: The project's ``.nb``.
         connection_file: The kernel's connection file.
         language: The kernel's language.
+
+    Returns:
+        The name of the installed ``kernelspec``, and the ``display_name`` that people select.
 
     Raises:
         OSError: ``.nb`` or the user's folder of kernelspecs cannot be written.
@@ -58,20 +50,12 @@ def share_kernel(
     aside = link.with_name(f".{uuid4().hex}")
     aside.symlink_to(connection_file.absolute())
     aside.replace(link)
-    specs, name = KernelSpecManager(), _name(folder)
-    others = [
-        specs.get_kernel_spec(other).display_name
-        for other in specs.find_kernel_specs()
-        if other.startswith(PREFIX) and other != name
-    ]
-    display_name = DISPLAY_NAME
-    if DISPLAY_NAME in others:
-        display_name = f"{DISPLAY_NAME}: {link.parent.parent.name}"
+    name, display_name = _name(folder), f"{DISPLAY_NAME}: {link.parent.parent.name}"
     made = {
         # -P: a file in the notebook's folder must not shadow a module.
         "argv": [
             *(sys.executable, "-P", "-m", "tk_ai_extension.kernels.sharing"),
-            *("--share", str(link), "-f", "{connection_file}"),
+            *(str(link), "{connection_file}"),
         ],
         "display_name": display_name,
         "language": language,
@@ -80,8 +64,8 @@ def share_kernel(
     }
     with TemporaryDirectory() as made_in:
         Path(made_in, "kernel.json").write_text(json.dumps(made, indent=1), encoding="utf-8")
-        specs.install_kernel_spec(made_in, name, user=True)
-    return InstalledShare(name, display_name)
+        KernelSpecManager().install_kernel_spec(made_in, name, user=True)
+    return {"kernelspec": name, "display_name": display_name}
 
 
 def unshare_kernel(folder: Path) -> None:
@@ -101,4 +85,4 @@ def unshare_kernel(folder: Path) -> None:
 
 
 def _name(folder: Path) -> str:
-    return PREFIX + hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
+    return "nb-shared-" + hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]

@@ -38,8 +38,7 @@ class ShareHandler(TkAIHandler):
         path = workspace.path(self.caller, self.json_body().get("notebook"), tool="nb serve")
         kernel_id = await workspace.kernel_of(path)
         installed = await project.share(workspace.kernels, path, kernel_id)
-        name, shown = installed.name, installed.display_name
-        self.write_json({"notebook": path, "kernelspec": name, "display_name": shown})
+        self.write_json({"notebook": path, **installed})
 
     @allowed("execute")
     async def delete(self) -> None:
