@@ -78,7 +78,7 @@ class StatusConformance:
     ) -> None:
         outcome = await run(bench, faults.RUN_FOREVER, timeout=0.3)
         assert outcome.status == "timed_out"
-        assert "Timed out after 0.3 seconds" in outcome.execution.message
+        assert "Command timed out after 0.3 seconds" in outcome.execution.message
         assert "interrupt_ignored" not in outcome.execution.message
         assert outcome.text() == "running\n"
         assert (await run(bench, "6 * 7")).status == "ok"

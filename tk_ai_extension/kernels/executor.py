@@ -287,7 +287,8 @@ class Run:
 
     @property
     def _timeout_message(self) -> str:
-        return f"Timed out after {self.request.timeout:g} seconds."  # pyrefly: ignore[invalid-format-spec]
+        # Clients of `python` match these words.
+        return f"Command timed out after {self.request.timeout:g} seconds."  # pyrefly: ignore[invalid-format-spec]
 
     def _time_out(self) -> None:
         if self.is_running:

@@ -32,8 +32,6 @@ class PrivateSocket:
         self._longest = longest
         self._path: Path | None = None
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-        self._opening = asyncio.Lock()
 
     async def open(self) -> Path:
         """Listen, unless it does, and return the socket's path.
@@ -41,37 +39,27 @@ class PrivateSocket:
         Raises:
             OSError: The socket cannot be created, or the system has none (Windows).
         """
-        async with self._opening:
-            if self._path is None:
-                if not hasattr(socket, "AF_UNIX"):
-                    raise OSError(errno.EAFNOSUPPORT, "This system has no Unix sockets")
-                path = Path(tempfile.mkdtemp(prefix="tk-ai-"), "socket")
-                # Start later: a caller that is cancelled in between must leave nothing behind.
-                self._server = await asyncio.start_unix_server(
-                    self._attend, path, limit=self._longest, start_serving=False
-                )
-                self._path = path
-                await self._server.start_serving()
-            return self._path
+        if self._path is None:
+            if not hasattr(socket, "AF_UNIX"):
+                raise OSError(errno.EAFNOSUPPORT, "This system has no Unix sockets")
+            # Before anything is awaited: another caller gets the same path.
+            self._path = Path(tempfile.mkdtemp(prefix="tk-ai-"), "socket")
+            self._server = await asyncio.start_unix_server(
+                self._attend, self._path, limit=self._longest
+            )
+        return self._path
 
-    async def close(self) -> None:
-        """End all connections and remove the folder."""
+    def close(self) -> None:
+        """Accept no further connection and remove the folder. Open connections end with their peers."""
         if self._server is not None:
             self._server.close()
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
         if self._path is not None:
             shutil.rmtree(self._path.parent, ignore_errors=True)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
         try:
             await self._serve(reader, writer)
         finally:
-            self._connections.discard(task)
             writer.close()
 
 

@@ -7,12 +7,11 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent
 from tk_ai_extension.kernels.service import Kernels
@@ -41,6 +40,7 @@ IDLE_AFTER = 300.0
 MAX_CRASHES = 1
 """Maximum crashes of a session's kernel after which the code is run again."""
 TOO_OFTEN = "Python kernel restarted too many times in this session"
+REPLACED = "ignored an interrupt and is replaced"
 IGNORED = "The code ignored the interrupt. The session gets another kernel."
 
 
@@ -84,6 +84,7 @@ class PythonSession:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass(eq=False)
 class PythonSessions:
     """The session kernels of a workspace: started, reused, replaced, and shut down when idle.
 
@@ -91,33 +92,25 @@ class PythonSessions:
     notebook is never shut down here: a session that ends or needs another kernel leaves it to the
     notebook.
 
-    Args:
+    Attributes:
         kernels: Starts and stops kernels.
         bindings: Knows which kernels belong to notebooks.
         notices: Notifies callers that variables are lost.
         max_sessions: Maximum session kernels of a user.
         idle_after: Seconds without use after which a session is closed.
         sweep_every: Seconds between two checks for idle sessions.
+        bridge: The bridge through which code in these kernels calls tools.
     """
 
-    def __init__(
-        self,
-        kernels: Kernels,
-        bindings: Sessions,
-        notices: Notices,
-        *,
-        max_sessions: int = MAX_SESSIONS,
-        idle_after: float = IDLE_AFTER,
-        sweep_every: float = 30.0,
-    ) -> None:
-        self.bridge = ToolBridge(kernels)
-        """The bridge through which code in these kernels calls tools."""
-        self._kernels = kernels
-        self._bindings = bindings
-        self._notices = notices
-        self._max = max_sessions
-        self._idle_after = idle_after
-        self._sweep_every = sweep_every
+    kernels: Kernels
+    bindings: Sessions
+    notices: Notices
+    max_sessions: int = MAX_SESSIONS
+    idle_after: float = IDLE_AFTER
+    sweep_every: float = 30.0
+
+    def __post_init__(self) -> None:
+        self.bridge = ToolBridge(self.kernels)
         # Least recently used first.
         self._sessions: dict[SessionKey, PythonSession] = {}
         self._tasks = BackgroundTasks(logger)
@@ -167,7 +160,7 @@ class PythonSessions:
         session.using += 1
         try:
             if evicted is not None:
-                await self._close_session(evicted, "was shut down to make room for another session")
+                await self._close_session(evicted, "to make room for another session")
             await self.ensure(session)
         except BaseException:
             await self.release(session)
@@ -181,7 +174,7 @@ class PythonSessions:
         session.using -= 1
         session.used = time.monotonic()
         if not session.key.name:
-            await self._drop(session)
+            await self.drop(session)
 
     async def ensure(self, session: PythonSession) -> None:
         """Start a Python kernel in the session's folder, unless it has one.
@@ -195,45 +188,54 @@ class PythonSessions:
         async with session.lock:
             if session.kernel_id:
                 return
-            specs = await self._kernels.kernelspecs()  # The default one is first.
+            specs = await self.kernels.kernelspecs()  # The default one is first.
             name = next((spec.name for spec in specs if spec.language == "python"), "python")
             # The kernel runs in the folder of this path, which is not a notebook's.
             path = f"{session.key.folder}/{NO_NOTEBOOK}{session.id}".lstrip("/")
             try:
-                session.kernel_id = await self._kernels.start(name, path=path)
+                session.kernel_id = await self.kernels.start(name, path=path)
             except KernelStartFailed as error:
                 if not is_out_of_files(error):
                     raise
                 logger.warning("Too many open files: shutting down idle session kernels")
-                await self.sweep(0.0, "too many files were open")
-                session.kernel_id = await self._kernels.start(name, path=path)
+                await self.sweep(0.0, "because too many files were open")
+                session.kernel_id = await self.kernels.start(name, path=path)
 
     async def reset(self, session: PythonSession) -> None:
         """Give the session a new kernel. Raises as `ensure`."""
         session.resetting = True
         try:
-            await self._drop(session)
+            await self.drop(session)
             session.crashes = 0
             await self.ensure(session)
         finally:
             session.resetting = False
 
-    async def replace(self, session: PythonSession) -> None:
-        """Take a kernel that ignores an interrupt from a session; the next run starts another one."""
-        self._notify_owners(session, "ignored an interrupt and is replaced")
-        await self._drop(session)
+    def drop(self, session: PythonSession, event: str = "") -> Coroutine[Any, Any, None]:
+        """Take the kernel from a session; what is returned shuts it down, also if it is cancelled.
 
-    async def sweep(self, idle_after: float, why: str = "it was idle") -> None:
+        Args:
+            session: The session; its next run starts another kernel.
+            event: What the session's owners are told of the kernel; empty for nothing.
+        """
+        kernel_id, session.kernel_id = session.kernel_id, ""
+        for owner in session.owners if event else ():
+            self.notices.add(
+                owner, f"The `python` session's kernel {event}. Its variables are lost."
+            )
+        return run_to_completion(self._shut_down(kernel_id))
+
+    async def sweep(self, idle_after: float, why: str = "because it was idle") -> None:
         """Close the sessions that were not used for some seconds."""
         now = time.monotonic()
         for session in self:
             if not session.using and now - session.used >= idle_after:
-                await self._close_session(session, f"was shut down because {why}")
+                await self._close_session(session, why)
 
     async def close(self) -> None:
         """Close the bridge. Kernels keep running; their owner shuts them down."""
         await self._tasks.close()
-        await self.bridge.close()
+        self.bridge.close()
 
     def _session_to_evict(self, key: SessionKey) -> PythonSession | None:
         """Return the user's session to close before adding one; None if the limit is not reached.
@@ -242,43 +244,31 @@ class PythonSessions:
             LimitReached: All sessions of the user are in use.
         """
         own = [session for session in self if session.key.user == key.user]
-        if not key.name or len(own) < self._max:
+        if not key.name or len(own) < self.max_sessions:
             return None
         for session in own:
             if not session.using:
                 return session
-        raise LimitReached(f"All {self._max} of your session kernels are in use.")
+        raise LimitReached(f"All {self.max_sessions} of your session kernels are in use.")
 
     async def _sweep_periodically(self) -> None:
         while True:
-            await asyncio.sleep(self._sweep_every)
+            await asyncio.sleep(self.sweep_every)
             try:
-                await self.sweep(self._idle_after)
+                await self.sweep(self.idle_after)
             except ToolError as error:
                 logger.warning("A session kernel could not be shut down: %s", error.message)
 
-    async def _close_session(self, session: PythonSession, event: str) -> None:
+    async def _close_session(self, session: PythonSession, why: str) -> None:
         # At once: the caller, who may be another one, may be cancelled.
         del self._sessions[session.key]
-        self._notify_owners(session, event)
-        await self._drop(session)
-
-    async def _drop(self, session: PythonSession) -> None:
-        """Take the kernel from a session and shut it down, also if the caller is cancelled."""
-        kernel_id, session.kernel_id = session.kernel_id, ""
-        await run_to_completion(self._shut_down(kernel_id))
+        await self.drop(session, f"was shut down {why}")
 
     async def _shut_down(self, kernel_id: str) -> None:
         """Shut a kernel down, unless it is a notebook's or has ended."""
-        if kernel_id and not await self._bindings.paths_of(kernel_id):
+        if kernel_id and not await self.bindings.paths_of(kernel_id):
             with suppress(KernelNotFound):
-                await self._kernels.shutdown(kernel_id)
-
-    def _notify_owners(self, session: PythonSession, event: str) -> None:
-        for owner in session.owners:
-            self._notices.add(
-                owner, f"The `python` session's kernel {event}. Its variables are lost."
-            )
+                await self.kernels.shutdown(kernel_id)
 
     def on_kernel_end(self, event: KernelEvent) -> None:
         """Note the end of a session's kernel. One that crashed is not to be restarted by its manager."""
@@ -287,12 +277,10 @@ class PythonSessions:
         self.bridge.forget(event.kernel_id)
         for session in self:
             if session.kernel_id == event.kernel_id:
-                session.kernel_id = ""
-                if event.kind == "died":
-                    session.crashes += 1
-                    self._tasks.spawn(self._shut_down(event.kernel_id), "Removing a crashed kernel")
-                how = "crashed" if event.kind == "died" else "was shut down"
-                self._notify_owners(session, f"{how} and is replaced")
+                has_crashed = event.kind == "died"
+                session.crashes += has_crashed
+                how = f"{'crashed' if has_crashed else 'was shut down'} and is replaced"
+                self._tasks.spawn(self.drop(session, how), "Removing a session's kernel")
 
 
 @dataclass(eq=False)
@@ -300,7 +288,6 @@ class SessionSupervisor:
     """Supervises a session's kernel during one run (`workspace.runs.RunSupervisor`).
 
     Attributes:
-        kernels: Runs the code that sets up the environment.
         sessions: Starts and replaces kernels.
         session: The session.
         caller: The caller that the code runs for.
@@ -310,7 +297,6 @@ class SessionSupervisor:
         crashes: The crashes of the session before the present step.
     """
 
-    kernels: Kernels
     sessions: PythonSessions
     session: PythonSession
     caller: Caller
@@ -340,19 +326,16 @@ class SessionSupervisor:
         session, ended = self.session, step.execution
         if ended is None:
             return False
-        if ended.status == "timed_out":
-            # Clients of `python` match this message.
-            message = ended.message.replace("Timed out", "Command timed out", 1)
-            if INTERRUPT_IGNORED in message:
-                message = message.partition(INTERRUPT_IGNORED)[0] + IGNORED
-                await self.sessions.replace(session)
+        if ended.status == "timed_out" and INTERRUPT_IGNORED in ended.message:
+            message = ended.message.partition(INTERRUPT_IGNORED)[0] + IGNORED
             step.execution = replace(ended, message=message)
+            await self.sessions.drop(session, REPLACED)
         if ended.status != "kernel_died" or session.crashes == self.crashes:
             return False
         logger.warning("Kernel %s crashed in a session", run.kernel_id)
         if session.crashes <= MAX_CRASHES:
             return True
-        step.execution = replace(ended, message=f"{ended.message} {TOO_OFTEN}.")
+        step.warning = f"{TOO_OFTEN}."
         return False
 
     async def on_interrupt_ignored(self, run: Run) -> None:
@@ -360,19 +343,16 @@ class SessionSupervisor:
         if run.kernel_id == self.session.kernel_id and run.task is not None:
             run.current.warning = IGNORED
             run.task.cancel()
-            await self.sessions.replace(self.session)
+            await self.sessions.drop(self.session, REPLACED)
 
     async def on_end(self, run: Run) -> None:  # noqa: ARG002 - the protocol's
         """Release the session."""
         await self.sessions.release(self.session)
 
     async def _enter(self) -> None:
-        """Set the working directory, variables and `sys.path` for the next code.
-
-        By a user expression: code would appear in the kernel's history.
-        """
-        session = self.session
-        info = await self.kernels.info(session.kernel_id)
+        """Set the working directory, variables and `sys.path` for the next code."""
+        session, kernels = self.session, self.sessions.kernels
+        info = await kernels.info(session.kernel_id)
         variables: dict[str, str] = {}
         if not (info.sandboxed or info.remote):  # These reach neither the paths nor the bridge.
             artifacts = str(self.artifacts)
@@ -380,20 +360,16 @@ class SessionSupervisor:
             variables |= await self.sessions.bridge.variables(
                 self.caller, session.kernel_id, session.id, session.key.folder, self.answer
             )
-        request = ExecutionRequest("", silent=True, user_expressions={"_": _entering(variables)})
-        async with aclosing(self.kernels.execute(session.kernel_id, request)) as events:
+        request = ExecutionRequest(_entering(variables), silent=True)
+        async with aclosing(kernels.execute(session.kernel_id, request)) as events:
             async for event in events:
-                if isinstance(event, Execution):
-                    answer = event.user_expressions.get("_", {})
-                    if event.status != "ok" or answer.get("status") != "ok":
-                        why = answer.get("evalue") or event.message or event.status
-                        raise ToolError(f"The kernel's environment could not be set up: {why}.")
+                if isinstance(event, Execution) and event.status != "ok":
+                    why = (event.error or {}).get("evalue") or event.message or event.status
+                    raise ToolError(f"The kernel's environment could not be set up: {why}.")
 
 
-@cache
-def _client() -> str:
-    """Return the source of the module `tool_bridge`."""
-    return files("tk_ai_extension.workspace").joinpath("tool_bridge_client.py").read_text("utf-8")
+CLIENT = Path(__file__).with_name("tool_bridge_client.py").read_text("utf-8")
+"""The source of the module `tool_bridge` of a kernel."""
 
 
 def _entering(variables: Mapping[str, str]) -> str:
@@ -403,7 +379,7 @@ def _entering(variables: Mapping[str, str]) -> str:
     """
     return (
         "(lambda modules, new: ('tool_bridge' in modules "
-        f"or exec({_client()!r}, vars(modules.setdefault('tool_bridge', new))), "
+        f"or exec({CLIENT!r}, vars(modules.setdefault('tool_bridge', new))), "
         f"modules['tool_bridge'].enter({json.dumps(variables)!r})) and None)"
         "(__import__('sys').modules, type(__import__('sys'))('tool_bridge'))"
     )

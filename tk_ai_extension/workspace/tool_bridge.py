@@ -8,7 +8,6 @@ import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -33,7 +32,6 @@ class _Grant(NamedTuple):
 
     caller: Caller
     kernel_id: str
-    state: Path
     answer: Answer
 
 
@@ -74,7 +72,7 @@ class ToolBridge:
         state.write_text(json.dumps(about), encoding="utf-8")
         holder = f"{caller.identity}\n{kernel_id}".encode()
         token = hmac.digest(self._secret, holder, "sha256").hex()
-        self._grants[token] = _Grant(caller, kernel_id, state, answer)
+        self._grants[token] = _Grant(caller, kernel_id, answer)
         return {
             "PI_SESSION_FILE": str(state),
             "PI_TOOL_BRIDGE_URL": f"unix://{path}",
@@ -83,11 +81,9 @@ class ToolBridge:
         }
 
     def forget(self, kernel_id: str) -> None:
-        """Revoke the tokens of a kernel that has ended, and remove its file."""
-        for token, grant in list(self._grants.items()):
-            if grant.kernel_id == kernel_id:
-                del self._grants[token]
-                grant.state.unlink(missing_ok=True)
+        """Revoke the tokens of a kernel that has ended."""
+        grants = self._grants.items()
+        self._grants = {token: grant for token, grant in grants if grant.kernel_id != kernel_id}
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -305,7 +305,7 @@ class AcpSession:
         with suppress(ConnectionError):
             # What could not be sent any more.
             await self._connection.close()
-        await self._tools.close()
+        self._tools.close()
 
     async def died(self) -> AgentDied:
         """Return the error of an agent that has ended."""

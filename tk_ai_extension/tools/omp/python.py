@@ -93,7 +93,6 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
     before = workspace.python.kernel_of(plan.key)
     session = await workspace.python.acquire(plan.key, caller, resets=bool(resets))
     supervisor = SessionSupervisor(
-        workspace.kernels,
         workspace.python,
         session,
         caller,
