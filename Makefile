@@ -128,7 +128,7 @@ eslint: $(VENV)/.all node_modules/.made
 .PHONY: jest
 jest: $(VENV)/.all node_modules/.made
 	$(call say,jest)
-	@$(JLPM) jest --silent
+	@$(JLPM) test
 
 .PHONY: format
 format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier can fix
@@ -156,7 +156,7 @@ UNIT_TESTS = tests/model tests/workspace tests/test_project.py tests/test_requir
 check: $(VENV)/.all node_modules/.made ## Run linters, unit tests and jest, in under a minute
 	@$(MAKE) --no-print-directory ruff pyrefly
 	$(if $(CHANGED_SCRIPT),@$(JLPM) tsc --project tsconfig.test.json --noEmit && $(JLPM) eslint $(CHANGED_SCRIPT) && $(JLPM) prettier --check $(CHANGED_SCRIPT))
-	@$(JLPM) jest --silent
+	@$(JLPM) test
 	@$(BIN)/python -m pytest $(UNIT_TESTS) -n 2 --dist worksteal -q
 
 .PHONY: versions

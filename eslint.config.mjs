@@ -22,7 +22,11 @@ export default defineConfig(
   { ignores: ['**/*', '!src', '!src/**'] },
   eslint.configs.recommended,
   tseslint.configs.strictTypeChecked,
-  hooks.configs.flat.recommended,
+  {
+    plugins: { 'react-hooks': hooks },
+    // Its other rules compile each component: a sixth of eslint's time.
+    rules: { 'react-hooks/rules-of-hooks': 'error', 'react-hooks/exhaustive-deps': 'warn' }
+  },
   {
     languageOptions: { parserOptions: { project: './tsconfig.test.json' } },
     rules: {

@@ -3,6 +3,7 @@ import { InlineCompletionTriggerKind } from '@jupyterlab/completer';
 import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
+import { responseOf, serverSettings } from '../testing/server';
 import { GhostText, PAUSE } from './ghostText';
 
 const trans = nullTranslator.load('tk-ai-extension');
@@ -15,28 +16,17 @@ interface IAsked {
 
 const { Automatic, Invoke } = InlineCompletionTriggerKind;
 
-/** What of a request counts. */
-class Sent {
-  constructor(_url: string, { body, signal }: { body: string; signal: AbortSignal }) {
-    this.body = body;
-    this.signal = signal;
-  }
-  readonly body: string;
-  readonly signal: AbortSignal;
-  readonly headers = new Map();
-}
-
 /** A notebook in which a person types, with what the server was asked. */
 function stage(...above: string[]) {
   const asked: IAsked[] = [];
-  const fetch = ({ body, signal }: Sent): Promise<object> =>
-    new Promise((resolve, reject) => {
-      signal.addEventListener('abort', () => reject(new Error('aborted')));
-      const answer: IAsked['answer'] = (found, status = 200) =>
-        resolve({ ok: status === 200, status, json: () => Promise.resolve(found) });
-      asked.push({ body: JSON.parse(body) as IAsked['body'], signal, answer });
-    });
-  const settings = { baseUrl: 'http://localhost/', fetch, Request: Sent, Headers: Map, init: {} };
+  const settings = serverSettings(
+    ({ body, signal }) =>
+      new Promise((resolve, reject) => {
+        signal.addEventListener('abort', () => reject(new Error('aborted')));
+        const answer: IAsked['answer'] = (found, status) => resolve(responseOf(found, status));
+        asked.push({ body: JSON.parse(body) as IAsked['body'], signal, answer });
+      })
+  );
   const cellOf = (source: string) => {
     const shared = { source, changed: new Signal<object, object>({}) };
     return { id: source, type: 'code', sharedModel: shared };
@@ -50,12 +40,7 @@ function stage(...above: string[]) {
   const content = { activeCell: cell, widgets, codeMimetype: 'text/x-python' };
   const sharedModel = { getMetadata: () => undefined };
   const panel = { content, context: { path: 'plan.ipynb', model: { sharedModel } } };
-  const ghost = new GhostText(
-    settings as never,
-    () => 'plan.ipynb',
-    { find: () => panel } as never,
-    trans
-  );
+  const ghost = new GhostText(settings, () => 'plan.ipynb', { find: () => panel } as never, trans);
   const type = (text: string, after = ''): void => {
     cell.model.sharedModel.source = text + after;
     offset = text.length;

@@ -19,19 +19,17 @@ import { act, fireEvent } from '@testing-library/react';
 import { applySteps } from '../tabs/applySteps';
 import type { Step } from '../tabs/protocol';
 import { code, notebook as content } from '../testing/notebooks';
+import { serverSettings } from '../testing/server';
 import { openPrompt } from './CellPrompt';
 import type { ICodeContext } from './codeApi';
 import { putInto } from './cells';
 
 const asked: ICodeContext[] = [];
 
-jest.mock('../api/client', () => ({
-  ...jest.requireActual<object>('../api/client'),
-  requestJson: (_: unknown, __: string, ___: string, body: ICodeContext) => {
-    asked.push(body);
-    return new Promise(() => undefined);
-  }
-}));
+const settings = serverSettings(({ body }) => {
+  asked.push(JSON.parse(body) as ICodeContext);
+  return new Promise(() => undefined);
+});
 
 const trans = nullTranslator.load('tk-ai-extension');
 
@@ -84,7 +82,7 @@ describe('the prompt of a cell', () => {
     const typed = new Widget({ node: document.createElement('textarea') });
     openPrompt({
       ...{ panel: { content: notebook, context } as never, cell: cellOf(id) as Cell, typed },
-      ...{ mode: 'command', settings: {} as never },
+      ...{ mode: 'command', settings },
       ...{ put: putInto, toChat, trans }
     });
     await settled();

@@ -2,7 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { nullTranslator } from '@jupyterlab/translation';
 
-import { ApiError } from '../api/client';
+import { type FakeResponse, responseOf, serverSettings } from '../testing/server';
 import { verify } from './verification';
 
 const verification = {
@@ -23,23 +23,22 @@ const verification = {
   left_out: 7
 };
 
-type Answer = () => Promise<object>;
+type Answer = () => Promise<FakeResponse>;
 
 let answers: Answer[] = [];
 
-jest.mock('../api/client', () => ({
-  ...jest.requireActual<object>('../api/client'),
-  requestJson: () => (answers.shift() as Answer)()
-}));
+const settings = serverSettings(() => (answers.shift() as Answer)());
 
 const english = nullTranslator.load('tk-ai-extension');
-const answer = (found: object): Promise<object> =>
-  Promise.resolve({ execution_id: '1', status: 'ok', verification: found });
+const answer = (found: object): Promise<FakeResponse> =>
+  Promise.resolve(responseOf({ execution_id: '1', status: 'ok', verification: found }));
 const running: Answer = () => answer({ status: 'running', number: 1, total: 2 });
 const failing =
   (status: number): Answer =>
   () =>
-    Promise.reject(new ApiError({ code: 'unreachable', message: `E${status}` } as never, status));
+    status === 0
+      ? Promise.reject(new TypeError('network error'))
+      : Promise.resolve(responseOf({ code: 'failed', message: `E${status}` }, status));
 
 /** A notebook whose cell `a` was moved and whose cell `b` was deleted since. */
 function view(): { panel: NotebookPanel; focused: () => Element | null } {
@@ -85,7 +84,7 @@ describe('the result of a run from the top', () => {
     const { panel, focused } = view();
     const box = document.body.appendChild(document.createElement('textarea'));
     box.focus();
-    await verify(panel, 'n.ipynb', {} as never, trans);
+    await verify(panel, 'n.ipynb', settings, trans);
     await new Promise(requestAnimationFrame);
     expect(focused()).toBe(box);
     expect(document.querySelector('.tk-Verification')).toBeNull();
@@ -120,14 +119,14 @@ describe('the result of a run from the top', () => {
       problems: [{ ...problem, index: 3, status: 'failed' }]
     };
     answers = [() => answer(failed)];
-    await verify(view().panel, 'n.ipynb', {} as never, english);
+    await verify(view().panel, 'n.ipynb', settings, english);
     expect(noted.map(([, message]) => message)).toEqual(['n.ipynb fails at cell 4']);
   });
 
   it('claims no comparison where no outputs are saved', async () => {
     const runs = { ...verification, status: 'runs' as const, problems: [] };
     answers = [() => answer(runs)];
-    await verify(view().panel, 'n.ipynb', {} as never, english);
+    await verify(view().panel, 'n.ipynb', settings, english);
     expect(noted.map(each => each.slice(0, 2))).toEqual([
       ['success', 'n.ipynb runs from the top. It has no saved outputs to compare.']
     ]);
@@ -146,7 +145,7 @@ describe('the result of a run from the top', () => {
       const isKnown = Math.random() < 0.7;
       answers.push(isKnown ? () => answer({ ...verification, problems: [] }) : failing(404));
       dismiss.mockClear();
-      const done = verify(view().panel, 'n.ipynb', {} as never, english);
+      const done = verify(view().panel, 'n.ipynb', settings, english);
       await jest.advanceTimersByTimeAsync(120_000);
       await done;
       expect(noted.map(([type]) => type)).toEqual([isKnown ? 'warning' : 'error']);

@@ -148,7 +148,7 @@ it('replaces no cell that is read-only', async () => {
   const shown = jest.spyOn(Notification, 'warning').mockReturnValue('');
   const setSource = jest.fn();
   const { context, panel } = contextOf();
-  const sharedModel = { setSource };
+  const sharedModel = { setSource, source: '' };
   const replaced = async (readOnly: boolean): Promise<number> => {
     Object.assign(panel.content, { activeCell: { readOnly, model: { sharedModel } } });
     context.replaceCell('x = 1');

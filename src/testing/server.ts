@@ -1,7 +1,39 @@
-/** The server's end of a channel, which a test controls. */
+/** The server's ends of requests and of a channel, which a test controls. */
+
+import type { ServerConnection } from '@jupyterlab/services';
 
 import { Channel, type EventId, type IConnection, type Topic } from '../api/channel';
 import type { ErrorInfo } from '../api/events';
+
+/** What of a request counts. */
+export class FakeRequest {
+  constructor(_url: string, { body, signal }: { body: string; signal: AbortSignal }) {
+    this.body = body;
+    this.signal = signal;
+  }
+  readonly body: string;
+  readonly signal: AbortSignal;
+  readonly headers = new Map();
+}
+
+/** What of a response counts. */
+export interface FakeResponse {
+  ok: boolean;
+  status: number;
+  json: () => Promise<object>;
+}
+
+export function responseOf(body: object, status = 200): FakeResponse {
+  return { ok: status === 200, status, json: () => Promise.resolve(body) };
+}
+
+/** Return the settings of a server that answers requests like this. */
+export function serverSettings(
+  fetch: (request: FakeRequest) => Promise<FakeResponse>
+): ServerConnection.ISettings {
+  const settings = { baseUrl: 'http://localhost/', fetch, Headers: Map, init: {} };
+  return { ...settings, Request: FakeRequest } as never;
+}
 
 /** A subscription as the server receives it. */
 export interface ISubscribed {

@@ -1,5 +1,7 @@
 /** Browser APIs that jsdom lacks, and random numbers that can be repeated. */
 
+import { seedRandom } from './random';
+
 class Observer {
   observe(): void {
     // There is no layout.
@@ -30,11 +32,4 @@ if (typeof window !== 'undefined') {
   Element.prototype.scrollIntoView = () => undefined;
 }
 
-// Mulberry32. What a search draws in a file is repeated by `jlpm jest --seed NUMBER FILE`.
-let state = jest.getSeed();
-Math.random = () => {
-  state = (state + 0x6d2b79f5) | 0;
-  let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-  mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-};
+seedRandom();
