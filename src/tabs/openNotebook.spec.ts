@@ -45,7 +45,10 @@ class Page {
   async save(): Promise<string[]> {
     this._context.model.dirty = true;
     const { left } = (await this.open.answer({ method: 'save' })) as { left: ILeft };
-    const order = left.order ?? this._file.map((_, number) => number);
+    const runs: [number, number][] = left.order ?? [[0, this._file.length]];
+    const order = runs.flatMap(([first, end]) =>
+      Array.from({ length: end - first }, (_, n) => first + n)
+    );
     this._file = order.map(number => ({ ...this._file[number], ...left.cells[number] }));
     await this.open.answer({ method: 'written', hash: 'known' });
     return this._file.map(cell => (cell as nbformat.ICell).source as string);
@@ -65,11 +68,20 @@ class Page {
     return this.ask({ method: 'read', since: this.version });
   }
 
-  apply(key: string, step: Step): Promise<IAnswer> {
+  /** Apply a step. The answer has no order: the server knows what it has made of that. */
+  async apply(key: string, step: Step): Promise<IAnswer> {
     const needs = { order: true, cells: [key] };
     const op = `${this._ops++}`;
     const { version: since } = this;
-    return this.ask({ method: 'apply', op, since, needs, steps: [step] });
+    const answer = await this.ask({ method: 'apply', op, since, needs, steps: [step] });
+    expect(answer.order).toBeUndefined();
+    if (step.do !== 'set') {
+      this.order.splice(this.order.indexOf(key), 1);
+    }
+    if (step.do === 'move') {
+      this.order.splice(step.to, 0, key);
+    }
+    return answer;
   }
 
   get known(): string[] {

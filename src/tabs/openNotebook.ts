@@ -123,8 +123,12 @@ export class OpenNotebook {
     this.versions.dispose();
   }
 
-  /** Return the cells that changed since a version, or the first part of them. */
-  private _changes(since: number): object {
+  /**
+   * Return the cells that changed since a version, or the first part of them.
+   *
+   * @param ordered - The last version whose order the server knows.
+   */
+  private _changes(since: number, ordered = since): object {
     const { versions } = this;
     const model = this.context.model.sharedModel;
     const at = (cell: ISharedCell): number => versions.at(versions.keyOf(cell));
@@ -152,7 +156,7 @@ export class OpenNotebook {
       version: more ? version : versions.now,
       changed,
       more,
-      ...(versions.orderVersion > since && {
+      ...(versions.orderVersion > ordered && {
         order: this._keys()
       }),
       ...(versions.metadataVersion > since && {
@@ -179,7 +183,7 @@ export class OpenNotebook {
       return null;
     }
     const numbers = new Map(keys.map((key, number) => [key, number]));
-    const order: number[] = [];
+    const order: [number, number][] = [];
     const present: nbformat.ICell[] = [];
     const names: string[] = [];
     const cells: Record<number, object> = {};
@@ -187,7 +191,12 @@ export class OpenNotebook {
     for (const cell of model.cells) {
       const key = versions.keyOf(cell);
       const number = numbers.get(key) ?? --added;
-      order.push(number);
+      const run = order.at(-1);
+      if (run?.[1] === number) {
+        run[1]++;
+      } else {
+        order.push([number, number + 1]);
+      }
       names.push(key);
       const old = content.cells[number];
       if (old !== undefined && versions.at(key) <= version) {
@@ -209,14 +218,16 @@ export class OpenNotebook {
 
   private _apply(request: IApply): object {
     let applied = this._operations.has(request.op);
+    let ordered = request.since;
     const isThere = request.reverts === undefined || this._operations.has(request.reverts);
     if (!applied && isThere && this._isCurrent(request)) {
       this._applySteps(request.steps, cell => this.versions.keyOf(cell));
       this._remember(request.op);
       applied = true;
+      ordered = request.needs.order ? this.versions.orderVersion : ordered;
     }
     const stays = !applied && request.reverts !== undefined && isThere;
-    const changes = this._changes(request.since);
+    const changes = this._changes(request.since, ordered);
     return { applied, stays, left: applied ? this._saving.offer() : null, ...changes };
   }
 

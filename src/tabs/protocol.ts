@@ -48,8 +48,11 @@ export interface IRead {
 export interface ILeft {
   /** The hash of the file. */
   base: string;
-  /** The cells by their numbers in the file, new ones by negative numbers; absent if the order stays. */
-  order?: number[];
+  /**
+   * The cells by their numbers in the file, new ones by negative numbers, as runs of consecutive ones:
+   * the first, and the one after the last. Absent if the order stays.
+   */
+  order?: [number, number][];
   /** The new cells, and of others the fields that differ, by these numbers. */
   cells: Record<number, object>;
 }
@@ -61,7 +64,7 @@ export interface IApply {
   reverts?: string;
   /** The last version that the server knows. */
   since: number;
-  /** What must not have changed since that version. */
+  /** What must not have changed since that version. The answer then leaves out the order. */
   needs: { order: boolean; cells: string[] };
   steps: Step[];
 }

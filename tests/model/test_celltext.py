@@ -32,8 +32,8 @@ def notebook(*cells: Kind, path: str = "n.ipynb") -> Snapshot:
     return Snapshot(
         path,
         tuple(
-            Cell(index, keys[index], cell[2] if len(cell) > 2 else "code", cell[1], cell[0])
-            for index, cell in enumerate(cells)
+            Cell(key, cell[2] if len(cell) > 2 else "code", cell[1], cell[0])
+            for key, cell in zip(keys, cells, strict=True)
         ),
     )
 

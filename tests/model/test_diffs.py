@@ -38,7 +38,7 @@ def repeated(at: int) -> tuple[str, str]:
 
 
 def no_ids(lines: list[str]) -> Snapshot:
-    cells = (Cell(at, f"#{at}", "code", line, None) for at, line in enumerate(lines))
+    cells = (Cell(f"#{at}", "code", line, None) for at, line in enumerate(lines))
     return Snapshot("n.ipynb", tuple(cells))
 
 

@@ -203,7 +203,7 @@ async def test_running_a_cell_changes_its_outputs_and_count_alone(
 ) -> None:
     document, file = await opened(bench, name)
     snapshot = await document.read()
-    number = next((cell.index for cell in snapshot.cells if cell.type == "code"), None)
+    number = next((index for index, cell in enumerate(snapshot.cells) if cell.type == "code"), None)
     if number is None:
         return
     key = snapshot.cells[number].key

@@ -83,7 +83,7 @@ async def use(bench: DocumentBench, cells: int, size: int) -> float:
             await writer.finish(1)
         again = await (await bench.store.open("large.ipynb")).read()
     assert sources(again.cells[:2]) == ["new", f"cell {cells - 1}"]
-    assert again.by_key[key].source == "edited"
+    assert again.cell(key).source == "edited"
     return meter.longest
 
 

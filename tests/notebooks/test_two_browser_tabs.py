@@ -22,9 +22,9 @@ async def test_the_tab_with_unsaved_changes_counts_and_the_other_one_follows(
     await other.open(PATH)
     await harness.person.type(PATH, 0, " typed")
     document = await harness.document()
-    seen = (await document.read()).by_key
-    assert sources(list(seen.values())) == ["a typed", "b"]
-    await document.apply([Replace("bbbb2222", "x", expect=seen["bbbb2222"].hash)])
+    seen = await document.read()
+    assert sources(seen.cells) == ["a typed", "b"]
+    await document.apply([Replace("bbbb2222", "x", expect=seen.cell("bbbb2222").hash)])
     assert harness.on_disk()[0]["source"] == ["a typed"]
     await harness.changes(lambda: sources(other.notebooks[PATH].cells) == ["a typed", "x"])
     assert other.dialogs == []

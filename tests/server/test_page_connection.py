@@ -10,7 +10,7 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.errors import InvalidArguments, LimitReached
 from tk_ai_extension.notebooks import pages
 from tk_ai_extension.notebooks.pages import (
     MAX_NAME,
@@ -19,7 +19,6 @@ from tk_ai_extension.notebooks.pages import (
     Page,
     Pages,
     TabGone,
-    TabRefused,
 )
 from tk_ai_extension.server.handlers import tabs as handlers
 
@@ -160,7 +159,7 @@ async def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("read", since=0))
     await asyncio.wait([asked], timeout=0)
-    with pytest.raises(TabRefused, match="1 questions"):
+    with pytest.raises(LimitReached, match="1 questions"):
         await tab.ask("read", since=0)
     channel.close()
     with pytest.raises(TabGone):

@@ -82,7 +82,7 @@ class ReadingConformance:
         document = await bench.open(notebook(ran, prose("# Title")))
         snapshot = await document.read()
         first, second = snapshot.cells
-        assert (first.key, first.id, first.index, first.type) == ("abc12345", "abc12345", 0, "code")
+        assert (first.key, first.id, first.type) == ("abc12345", "abc12345", "code")
         assert (first.execution_count, first.metadata) == (7, {"tags": ["keep"]})
         assert first.outputs.count == 2
         assert set(first.outputs.mimes) == {"stdout", "text/plain", "image/png"}
@@ -163,7 +163,7 @@ class EditingConformance:
         assert sources(applied.snapshot.cells) == expected
         assert [change.index for change in applied.changes] == [0, 2, 3, 5]
         for change in applied.changes:
-            assert applied.snapshot.by_key[change.cell].source == change.after.source  # pyrefly: ignore[missing-attribute]
+            assert applied.snapshot.cell(change.cell).source == change.after.source  # pyrefly: ignore[missing-attribute]
         stored = (await bench.on_disk(document))["cells"]
         assert sources(stored) == expected
         ids = [cell["id"] for cell in stored]
@@ -222,13 +222,13 @@ class EditingConformance:
         document = await bench.open(notebook(ran, *(code(i, i) for i in ids[1:])))
         for cell, to in [(ids[0], 2), (ids[3], 0), (ids[1], -1), (ids[0], -4), (ids[2], 2)]:
             applied = await document.apply([Move(cell, to)])
-            assert applied.snapshot.by_key[cell].index == to % 4
+            assert applied.snapshot.places[cell] == to % 4
             assert applied.changes[0].index == to % 4
         applied = await document.apply([Insert(CellContent("code", "new"), index=-2)])
         assert applied.snapshot.cells[3].source == "new"
         assert applied.changes[0].index == 3
         assert await document.outputs(ids[0]) == (stream("x"),)
-        assert (await document.read()).by_key[ids[0]].execution_count == 1
+        assert (await document.read()).cell(ids[0]).execution_count == 1
 
     async def test_a_deleted_cell_comes_back_whole(self, bench: DocumentBench) -> None:
         printed = stream("") | {"text": ["x\n"]}
@@ -278,18 +278,18 @@ class EditingConformance:
         self, bench: DocumentBench
     ) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
-        seen = (await document.read()).by_key
+        seen = await document.read()
         await bench.person.type(document.path, 0, " typed")
         for operation in (
-            Replace("aaaa1111", "mine", expect=seen["aaaa1111"].hash),
-            Delete("aaaa1111", expect=seen["aaaa1111"].hash),
+            Replace("aaaa1111", "mine", expect=seen.cell("aaaa1111").hash),
+            Delete("aaaa1111", expect=seen.cell("aaaa1111").hash),
         ):
             with pytest.raises(Conflict) as raised:
                 await document.apply([operation])
             (cell,) = raised.value.details["cells"]
             assert cell["source"] == "a typed"
             assert cell["address"] == f"aaaa.{source_hash('a typed')[:8]}"
-        await document.apply([Replace("bbbb2222", "mine", expect=seen["bbbb2222"].hash)])
+        await document.apply([Replace("bbbb2222", "mine", expect=seen.cell("bbbb2222").hash)])
         assert await bench.person.sources(document.path) == ["a typed", "mine"]
 
     @pytest.mark.proves("doc:new-file", "doc:empty-notebook")

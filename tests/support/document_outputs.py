@@ -121,7 +121,7 @@ class OutputsConformance:
             await writer.write([Append(stream("one "))])
             await document.apply([Move("aaaa1111", 2), Insert(CellContent("code", "new"), index=0)])
             await writer.write([StreamEdit(0, 4, "two ")])
-            index = (await document.read()).by_key["aaaa1111"].index
+            index = (await document.read()).places["aaaa1111"]
             await bench.person.type(document.path, index, " typed")
             await bench.person.move(document.path, index, 0)
             await writer.write([StreamEdit(0, 8, "three")])

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import uuid
+from itertools import count
 from typing import Any, cast
 
 from tk_ai_extension.model.json_values import Json
@@ -84,12 +85,18 @@ class TabNotebook:
         if not self.dirty or self.held or self.saving.locked() or self._is_unknown or is_whole:
             return None
         numbers = {cell["id"]: number for number, cell in enumerate(self._saved_cells)}
-        new = (cell["id"] for cell in self.cells if cell["id"] not in numbers)
-        numbers |= {cell_id: -1 - number for number, cell_id in enumerate(new)}
+        added = count(-1, -1)
         cells: Json = {}
         present: list[Json] = []
+        order: list[list[int]] = []
         for cell in self.cells:
-            number = numbers[cell["id"]]
+            number = numbers.get(cell["id"])
+            if number is None:
+                number = next(added)
+            if order and order[-1][1] == number:
+                order[-1][1] += 1
+            else:
+                order.append([number, number + 1])
             old = self._saved_cells[number] if number >= 0 else {}
             if old and self._cell_at[cell["id"]] <= self.saved_version:
                 present.append(old)
@@ -101,7 +108,7 @@ class TabNotebook:
         self._held_as = self.version, present
         left: Json = {"base": self.hash, "cells": cells}
         if self._order_at > self.saved_version:
-            left["order"] = [numbers[cell["id"]] for cell in self.cells]
+            left["order"] = order
         return left
 
     def written(self, digest: str | None) -> None:
@@ -158,8 +165,8 @@ class TabNotebook:
 
     # --- requests of the server
 
-    def changes(self, since: int, limit: int) -> Json:
-        """Return the changes since a version, or the first part of them."""
+    def changes(self, since: int, limit: int, ordered: int = 0) -> Json:
+        """Return the changes since a version, or the first part of them; the order since another one."""
         updated = [cell for cell in self.cells if self._cell_at[cell["id"]] > since]
         updated.sort(key=lambda cell: self._cell_at[cell["id"]])
         changed: dict[str, Json] = {}
@@ -172,7 +179,7 @@ class TabNotebook:
             changed[cell["id"]] = copy.deepcopy(cell)
             version = self._cell_at[cell["id"]]
         answer: Json = {"version": version if more else self.version, "changed": changed}
-        if self._order_at > since:
+        if self._order_at > max(since, ordered):
             answer["order"] = [cell["id"] for cell in self.cells]
         if self._rest_at > since:
             answer["metadata"] = copy.deepcopy(self.rest["metadata"])
@@ -184,14 +191,21 @@ class TabNotebook:
         since, op = question["since"], question["op"]
         applied = op in self.operations
         is_there = question.get("reverts", op) in {*self.operations, op}
+        ordered = 0
         if not applied and is_there and self._is_as_seen(question["needs"], since):
             for step in question["steps"]:
                 self._carry_out(step)
             self.operations[op] = None
             applied = True
+            ordered = self._order_at if question["needs"]["order"] else 0
         stays = not applied and question.get("reverts") in self.operations
         left = self.offer() if applied else None
-        return {"applied": applied, "stays": stays, "left": left, **self.changes(since, limit)}
+        return {
+            "applied": applied,
+            "stays": stays,
+            "left": left,
+            **self.changes(since, limit, ordered),
+        }
 
     def _is_as_seen(self, needs: Json, since: int) -> bool:
         if needs["order"] and self._order_at > since:

@@ -14,7 +14,7 @@ from tk_ai_extension.verification.parameters import from_file, source_of, typed
 
 pytestmark = pytest.mark.proves("verify:run")
 
-NOTEBOOK = Snapshot("a.ipynb", (Cell(0, "a", "code", "1"),), {})
+NOTEBOOK = Snapshot("a.ipynb", (Cell("a", "code", "1"),), {})
 
 
 @pytest.mark.parametrize(

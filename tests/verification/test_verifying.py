@@ -20,7 +20,7 @@ PAGE = {"text/plain": "Signature: print()"}
 def verification(*stored: list[dict[str, Any]]) -> Verification:
     """The verification of a notebook with these outputs."""
     cells = tuple(
-        Cell(at, f"cell-{at}", "code", "code", execution_count=1) for at in range(len(stored))
+        Cell(f"cell-{at}", "code", "code", execution_count=1) for at in range(len(stored))
     )
     outputs = {f"cell-{at}": each for at, each in enumerate(stored)}
     return Verification(Snapshot("a.ipynb", cells, {}), outputs, ComparisonRules())
@@ -77,7 +77,7 @@ def test_a_stored_exception_allows_no_other_one_where_outputs_are_not_compared(
 ) -> None:
     for more, expected in (((), status), (("raises-exception",), "ran")):
         metadata = {"tags": [*tags, *more]}
-        cell = Cell(0, "cell-0", "code", "code", metadata=metadata, execution_count=1)
+        cell = Cell("cell-0", "code", "code", metadata=metadata, execution_count=1)
         made = Verification(Snapshot("a.ipynb", (cell,), {}), {"cell-0": stored}, rules)
         made.record(cell, Execution("error", (result("0"), new)))
         assert made.report().cells[0].status == expected

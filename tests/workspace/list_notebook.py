@@ -37,7 +37,6 @@ class ListNotebook:
             "n.ipynb",
             tuple(
                 Cell(
-                    index=index,
                     key=key,
                     type=cell.type,
                     source=cell.source,
@@ -46,7 +45,7 @@ class ListNotebook:
                     execution_count=cell.execution_count,
                     outputs=summarise(cell.outputs),
                 )
-                for index, (key, cell) in enumerate(zip(keys, self.cells, strict=True))
+                for key, cell in zip(keys, self.cells, strict=True)
             ),
             nbformat=(4, 5) if self.ids else (4, 4),
         )
@@ -55,7 +54,7 @@ class ListNotebook:
         """The outputs that an undo of changes compares, as they are read for it."""
         snapshot = self.snapshot()
         keys = compared_outputs(changes, snapshot)
-        return {key: self.cells[snapshot.by_key[key].index].outputs for key in keys}
+        return {key: self.cells[snapshot.places[key]].outputs for key in keys}
 
     def inverse(self, changes: Sequence[Change]) -> tuple[list[Operation], list[str], list[Change]]:
         """The operations that undo changes, what stays, and what is undone."""
@@ -73,7 +72,7 @@ class ListNotebook:
     def take(self, draft: EditTransaction) -> list[Change]:
         """Carries out what a draft says, and returns what each of its operations did."""
         self.cells = contents(self, draft)
-        return list(draft.changes())
+        return draft.changes
 
     def apply(self, operations: Sequence[Operation]) -> list[Change]:
         """Applies a list of operations."""

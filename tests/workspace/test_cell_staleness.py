@@ -10,8 +10,7 @@ KERNEL = Incarnation("k")
 
 def notebook(*sources, language="python"):
     cells = tuple(
-        Cell(index, f"c{index}", "code", source, id=f"c{index}")
-        for index, source in enumerate(sources)
+        Cell(f"c{index}", "code", source, id=f"c{index}") for index, source in enumerate(sources)
     )
     return Snapshot("n.ipynb", cells, {"language_info": {"name": language}})
 

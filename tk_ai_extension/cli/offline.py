@@ -83,17 +83,18 @@ def _line(snapshot: Snapshot, cell: Cell) -> str:
 
     first = next((line for line in cell.source.splitlines() if line.strip()), "")
     count = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
-    name = f"{cell.index} @{snapshot.short_keys[cell.key]} {cell.type}{count}"
+    name = f"{snapshot.index(cell)} @{snapshot.short_keys[cell.key]} {cell.type}{count}"
     return f"{name} {cut(first, WIDTH)}".rstrip()
 
 
 def _cell(stored: StoredNotebook, snapshot: Snapshot, cell: Cell) -> tuple[dict[str, Any], str]:
     from tk_ai_extension.model.digest import digest, shorten
 
-    outputs = shorten(digest(stored.content(cell.index).outputs).text, BUDGET).text
+    index = snapshot.index(cell)
+    outputs = shorten(digest(stored.content(index).outputs).text, BUDGET).text
     address = snapshot.address(cell)
     text = f"# %% [{cell.type}] @{address}\n{cell.source}"
     if outputs:
         text += f"\n--- output\n{outputs}"
-    fields = {"cell": cell.key, "index": cell.index, "address": address, "cell_type": cell.type}
+    fields = {"cell": cell.key, "index": index, "address": address, "cell_type": cell.type}
     return {**fields, "source": cell.source, "output": outputs}, text

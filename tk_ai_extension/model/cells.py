@@ -6,8 +6,8 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, cast
@@ -62,9 +62,8 @@ class Cell:
     """One cell of a snapshot. Outputs are read separately (`NotebookDocument.outputs`).
 
     Attributes:
-        index: Position in the notebook, from 0.
         key: The name by which operations address the cell: its id if that is unique, else
-            ``cell-N`` with its index.
+            ``cell-N`` with its index, which is its position in the notebook, from 0.
         id: The stored id, or None.
         type: code, markdown or raw.
         source: The source as one string.
@@ -73,7 +72,6 @@ class Cell:
         outputs: A summary of the outputs of a code cell.
     """
 
-    index: int
     key: str
     type: CellType
     source: str
@@ -161,9 +159,29 @@ class Snapshot:
         return hashlib.blake2b(stamps, digest_size=6).hexdigest()
 
     @cached_property
-    def by_key(self) -> Mapping[str, Cell]:
-        """The cells by their keys."""
-        return dict(zip(map(_key, self.cells), self.cells, strict=True))
+    def keys(self) -> tuple[str, ...]:
+        """The cells' keys, in order."""
+        return tuple(map(_key, self.cells))
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The cells' indexes by their keys."""
+        return dict(zip(self.keys, range(len(self.keys)), strict=True))
+
+    def index(self, cell: Cell) -> int:
+        """Return the position of a cell of the notebook, from 0."""
+        return self.places[cell.key]
+
+    def get(self, key: str) -> Cell | None:
+        """Return the cell with a key, or None."""
+        place = self.places.get(key)
+        return None if place is None else self.cells[place]
+
+    def with_cells(self, cells: Iterable[Cell]) -> Snapshot:
+        """Return the notebook with other content of the same cells: what is known of their keys stays."""
+        made = replace(self, cells=tuple(cells))
+        vars(made).update((name, vars(self)[name]) for name in _OF_KEYS if name in vars(self))
+        return made
 
     @cached_property
     def code_hashes(self) -> Mapping[str, Cell]:
@@ -182,11 +200,11 @@ class Snapshot:
     @cached_property
     def short_keys(self) -> Mapping[str, str]:
         """The shortest unique prefix of each key (at least four characters); ``cell-N`` in full."""
-        return shortest_prefixes([*map(_key, self.cells)])
+        return shortest_prefixes(self.keys)
 
     @cached_property
     def _sorted_keys(self) -> list[str]:
-        return sorted(map(_key, self.cells))
+        return sorted(self.keys)
 
     def short_key(self, cell: Cell) -> str:
         """Return one of `short_keys`, without computing the others."""
@@ -233,7 +251,7 @@ class Snapshot:
         counts from the end), a unique prefix of an id, with or without ``@``; then the same with a
         version. ``cell-N`` and ``"N"`` are no positions in a notebook with ids of that form.
 
-        >>> snapshot = Snapshot("a.ipynb", (Cell(0, "318a02", "code", "x = 1", id="318a02"),))
+        >>> snapshot = Snapshot("a.ipynb", (Cell("318a02", "code", "x = 1", id="318a02"),))
         >>> snapshot.find("318a")[0].source, snapshot.find(-1)[0].key
         ('x = 1', '318a02')
 
@@ -275,8 +293,8 @@ class Snapshot:
         if isinstance(address, int):
             return self._at(address)
         text = address.strip()
-        if text in self.by_key:
-            return self.by_key[text]
+        if text in self.places:
+            return self.get(text)
         if match := _NUMBERED.match(text):
             return None if "cell-" in self._numbered_ids else self._at(int(match[1]))
         if re.fullmatch(r"-?\d{1,9}", text) and "" not in self._numbered_ids:
@@ -284,8 +302,8 @@ class Snapshot:
             if cell is not None:
                 return cell
         prefix = text.removeprefix("@")
-        if prefix in self.by_key:
-            return self.by_key[prefix]
+        if prefix in self.places:
+            return self.get(prefix)
         if len(prefix) < MIN_PREFIX:
             return None
         found = [
@@ -309,10 +327,10 @@ class Snapshot:
         known = [
             {
                 "cell": self.short_keys[cell.key],
-                "index": cell.index,
+                "index": index,
                 "first_line": cell.first_line[:60],
             }
-            for cell in self.cells[:10]
+            for index, cell in enumerate(self.cells[:10])
         ]
         lines = "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known) or "none"
         more = f" (and {len(self.cells) - 10} more)" if len(self.cells) > 10 else ""
@@ -320,6 +338,10 @@ class Snapshot:
             f"No cell `{address}` in {self.path}. It has {counted(len(self.cells))}: {lines}{more}.",
             cells=known,
         )
+
+
+_OF_KEYS = ("keys", "places", "short_keys", "_sorted_keys", "_numbered_ids")
+"""The cached properties of a snapshot that depend on the keys and ids of its cells alone."""
 
 
 def counted(cells: int) -> str:

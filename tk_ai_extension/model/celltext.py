@@ -114,7 +114,7 @@ def render(
 def marker(snapshot: Snapshot, cell: Cell, *, versioned: bool = False) -> str:
     """Return the marker line of a cell: ``# %% [code] @318a``, or ``cell:N`` without a usable id."""
     if cell.id is None or cell.key != cell.id or not _PLAIN_ID.match(cell.id):
-        ref = f"cell:{cell.index}"
+        ref = f"cell:{snapshot.index(cell)}"
     else:
         ref = f"@{snapshot.address(cell) if versioned else snapshot.short_keys[cell.key]}"
     return f"{MARK} [{cell.type}] {ref}"

@@ -40,8 +40,8 @@ def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operati
     counterpart = _counterparts(base, current)
     conflicts: list[Json] = []
     replaced = _replacements(current, entries, counterpart, conflicts)
-    named = {entry.base.index for entry in entries if entry.base is not None}
-    left_out = [base.cells[index] for index in viewed if index not in named]
+    named = {entry.base.key for entry in entries if entry.base is not None}
+    left_out = [cell for index in viewed if (cell := base.cells[index]).key not in named]
     deleted = _deletions(current, left_out, counterpart, conflicts)
     if conflicts:
         names = ", ".join(str(cell["cell"]) for cell in conflicts)
@@ -57,7 +57,7 @@ def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operati
 def _replacements(
     current: Snapshot,
     entries: Sequence[_Entry],
-    counterpart: Mapping[int, Cell],
+    counterpart: Mapping[str, Cell],
     conflicts: list[Json],
 ) -> list[Replace]:
     operations: list[Replace] = []
@@ -65,7 +65,7 @@ def _replacements(
         ours, was = entry.cell, entry.base
         if was is None or (ours.type, ours.source) == (was.type, was.source):
             continue
-        theirs = counterpart.get(was.index)
+        theirs = counterpart.get(was.key)
         if theirs is None or _changed(was, theirs):
             if theirs is None or (ours.type, ours.source) != (theirs.type, theirs.source):
                 conflicts.append(_conflict(current, was, theirs, ours.source))
@@ -80,12 +80,12 @@ def _replacements(
 def _deletions(
     current: Snapshot,
     left_out: Sequence[Cell],
-    counterpart: Mapping[int, Cell],
+    counterpart: Mapping[str, Cell],
     conflicts: list[Json],
 ) -> list[Delete]:
     operations: list[Delete] = []
     for was in left_out:
-        theirs = counterpart.get(was.index)
+        theirs = counterpart.get(was.key)
         if theirs is None:
             continue
         if _changed(was, theirs):
@@ -121,11 +121,11 @@ class _Entry:
 
 
 def _resolve(base: Snapshot, parsed: ParsedText) -> list[_Entry]:
-    used: set[int] = set()
+    used: set[str] = set()
     entries: list[_Entry] = []
     for cell in parsed.cells:
         found = _named(base, cell.ref, cell.line) if cell.ref else None
-        if found is not None and found.index in used:
+        if found is not None and found.key in used:
             if cell.ref is not None and cell.ref.number is None:
                 raise InvalidArguments(
                     f"Line {cell.line} repeats {cell.ref.text}.",
@@ -133,7 +133,7 @@ def _resolve(base: Snapshot, parsed: ParsedText) -> list[_Entry]:
                 )
             found = None  # A repeated `cell:N` is a new cell.
         if found is not None:
-            used.add(found.index)
+            used.add(found.key)
         entries.append(_Entry(cell, found))
     return entries
 
@@ -143,7 +143,7 @@ def _named(base: Snapshot, ref: CellRef, line: int) -> Cell | None:
         return base.cells[ref.number] if ref.number < len(base.cells) else None
     assert ref.prefix is not None
     prefix, _, version = ref.prefix.partition(".")
-    if (exact := base.by_key.get(prefix)) is not None:
+    if (exact := base.get(prefix)) is not None:
         found = [exact]
     else:
         found = [cell for cell in base.cells if cell.key == cell.id and cell.key.startswith(prefix)]
@@ -171,23 +171,21 @@ def _viewed(base: Snapshot, parsed: ParsedText) -> Sequence[int]:
 # --- matching cells
 
 
-def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[int, Cell]:
-    """Return the current cell for each cell of the base, by index, without deleted cells.
+def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[str, Cell]:
+    """Return the current cell for each cell of the base, by its key there, without deleted cells.
 
     Cells are matched by id. Cells without an id are aligned by type and source; between two matching
     blocks of equal length they are matched in order.
     """
     if base.revision == current.revision:
-        return {cell.index: now for cell, now in zip(base.cells, current.cells, strict=True)}
-    found: dict[int, Cell] = {}
-    taken: set[int] = set()
+        return dict(zip(base.keys, current.cells, strict=True))
+    found: dict[str, Cell] = {}
     for cell in base.cells:
-        now = current.by_key.get(cell.key) if cell.key == cell.id else None
+        now = current.get(cell.key) if cell.key == cell.id else None
         if now is not None and now.key == now.id:
-            found[cell.index] = now
-            taken.add(now.index)
+            found[cell.key] = now
     before = [cell for cell in base.cells if cell.key != cell.id]
-    after = [cell for cell in current.cells if cell.index not in taken and cell.key != cell.id]
+    after = [cell for cell in current.cells if cell.key != cell.id]
     end = Difference(len(before), len(before), len(after), len(after))
     old, new = ([(cell.type, cell.hash) for cell in cells] for cells in (before, after))
     i = j = 0
@@ -195,7 +193,7 @@ def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[int, Cell]:
         pairs = list(zip(before[i : each.i1], after[j : each.j1], strict=True))
         if each.i2 - each.i1 == each.j2 - each.j1:
             pairs += zip(before[each.i1 : each.i2], after[each.j1 : each.j2], strict=True)
-        found.update((was.index, now) for was, now in pairs)
+        found.update((was.key, now) for was, now in pairs)
         i, j = each.i2, each.j2
     return found
 
@@ -215,38 +213,36 @@ class _Order:
         base: Snapshot,
         current: Snapshot,
         deleted: set[str],
-        counterpart: Mapping[int, Cell],
+        counterpart: Mapping[str, Cell],
     ) -> None:
         self._base = base
-        self._now = {
-            index: cell.key for index, cell in counterpart.items() if cell.key not in deleted
-        }
+        self._now = {key: cell.key for key, cell in counterpart.items() if cell.key not in deleted}
         self._order: list[str | _Entry] = [
             cell.key for cell in current.cells if cell.key not in deleted
         ]
         self._start: str | None = None
         self._placed: str | _Entry | None = None
-        self._staying: set[int] = set()
+        self._staying: set[str] = set()
 
     def begin(self, viewed: Sequence[int]) -> None:
         """Set the start of the text's range: after the last cell before it that still exists."""
-        before = range((viewed[0] if viewed else len(self._base.cells)) - 1, -1, -1)
-        self._start = next((self._now[index] for index in before if index in self._now), None)
+        first = viewed[0] if viewed else len(self._base.cells)
+        before = reversed(self._base.keys[:first])
+        self._start = next((self._now[key] for key in before if key in self._now), None)
 
     def arrange(self, entries: Sequence[_Entry]) -> list[Operation]:
         """Return the operations; each index refers to the result of the previous operations."""
-        self._staying = set(
-            longest_increasing([entry.base.index for entry in entries if entry.base is not None])
-        )
+        kept = [self._base.index(entry.base) for entry in entries if entry.base is not None]
+        self._staying = {self._base.keys[index] for index in longest_increasing(kept)}
         operations: list[Operation] = []
         for number, entry in enumerate(entries):
             following = entries[number + 1 :]
             if entry.base is None:
                 content = CellContent(entry.cell.type, entry.cell.source)
                 operations.append(Insert(content, index=self._put(entry, following)))
-            elif (key := self._now.get(entry.base.index)) is None:
+            elif (key := self._now.get(entry.base.key)) is None:
                 continue
-            elif entry.base.index in self._staying:
+            elif entry.base.key in self._staying:
                 self._placed = key
             else:
                 before = self._order.index(key)
@@ -268,5 +264,7 @@ class _Order:
         return at
 
     def _first_staying(self, following: Sequence[_Entry]) -> str | None:
-        indices = (entry.base.index for entry in following if entry.base is not None)
-        return next((self._now[i] for i in indices if i in self._staying and i in self._now), None)
+        keys = (entry.base.key for entry in following if entry.base is not None)
+        return next(
+            (self._now[key] for key in keys if key in self._staying and key in self._now), None
+        )

@@ -111,7 +111,7 @@ def expecting(snapshot: Snapshot, operations: Iterable[Operation]) -> list[Opera
         key = (
             operation.after or operation.before if isinstance(operation, Insert) else operation.cell
         )
-        cell = snapshot.by_key.get(key or "")
+        cell = snapshot.get(key or "")
         if cell is not None and cell.is_numbered and operation.expect is None:
             writes = isinstance(operation, Replace | Delete)
             expect = left.get(cell.key, cell.hash) if writes else cell.hash
@@ -148,27 +148,6 @@ def move_place(to: int, count: int, path: str) -> int:
     if not 0 <= at < count:
         raise InvalidArguments(f"`to` {to} is out of range: {path} has {counted(count)}.")
     return at
-
-
-def check_places(snapshot: Snapshot, operations: Iterable[Operation]) -> None:
-    """Check the indexes of operations on a notebook, each in the result of those before it.
-
-    Raises:
-        InvalidArguments: One is out of range.
-    """
-    count = len(snapshot.cells)
-    for operation in operations:
-        match operation:
-            case Insert(index=index):
-                if index is not None:
-                    insert_place(index, count, snapshot.path)
-                count += 1
-            case Move(to=to, after=None):
-                move_place(to, count, snapshot.path)
-            case Delete():
-                count -= 1
-            case _:
-                pass
 
 
 def mark(cell_id: str | None, source: str) -> str:

@@ -41,7 +41,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import cellforms
 from tk_ai_extension.notebooks.document import Make, NotebookText
-from tk_ai_extension.notebooks.reading import StoredNotebook, placed, read_notebook
+from tk_ai_extension.notebooks.reading import StoredNotebook, keyed, read_notebook
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
@@ -430,7 +430,7 @@ def _text_of(content: Json, path: str) -> StoredNotebook:
         return replace(notebook, faults=(), cell_faults=((),) * len(notebook.cells))
     return replace(
         notebook,
-        cells=placed([replace(cell, id=None) for cell in notebook.cells]),
+        cells=keyed([replace(cell, id=None) for cell in notebook.cells]),
         nbformat=(original, 0),
         faults=(f"nbformat {original} can be read, not written",),
         cell_faults=((),) * len(notebook.cells),

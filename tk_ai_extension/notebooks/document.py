@@ -96,9 +96,12 @@ class NotebookDocument(ABC):
         Raises:
             CellNotFound.
         """
-        return await self.pull(
-            lambda pulled: pulled.content(cell_of(pulled.snapshot, cell).index).outputs
-        )
+
+        def look(pulled: LoadedNotebook) -> tuple[Json, ...]:
+            found = cell_of(pulled.snapshot, cell)
+            return pulled.content(pulled.snapshot.index(found)).outputs
+
+        return await self.pull(look)
 
     async def raw(self) -> Json:
         """Return the whole notebook as JSON with outputs, in the form of `nbformat` 4."""
@@ -216,7 +219,7 @@ def cell_of(snapshot: Snapshot, key: str) -> Cell:
     Raises:
         CellNotFound.
     """
-    cell = snapshot.by_key.get(key)
+    cell = snapshot.get(key)
     if cell is None:
         raise CellNotFound(f"No cell `{key}` in {snapshot.path}.")
     return cell
@@ -328,7 +331,7 @@ class StoredDocument(NotebookDocument):
         snapshot = await self.stored()
         if (cell := find(snapshot)) is None:
             raise CellNotFound(f"A running cell of {snapshot.path} was deleted.")
-        return RunningCell(cell, len(snapshot.cells), self._sink())
+        return RunningCell(snapshot, cell, self._sink())
 
     def _sink(self) -> StoredOutputSink:
         """Return the sink for a running cell."""
@@ -377,22 +380,23 @@ class StoredDocument(NotebookDocument):
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied:  # noqa: ARG002
         """See `NotebookDocument.attempt`; retried while other programs write the file."""
-        made: list[tuple[EditTransaction, list[tuple[RunningOutputs, Cell]]]] = []
+        made: list[tuple[EditTransaction, list[tuple[RunningOutputs, int]]]] = []
 
         def make(notebook: StoredNotebook) -> StoredNotebook:
             pulled = self._pulled(notebook)
             edit = pulled.edited(operations)
             made[:] = [(edit, self.notebook.running_cells(pulled.snapshot))]
-            return notebook.edited(edit.order, edit.contents)
+            return notebook.edited(edit.runs, edit.contents)
 
         async with self.notebook.writing:
             notebook = await self._text.rewrite(self.path, make)
             edit, running = made[0]
-            relocate_runs(edit, running, notebook.cells)
-        snapshot = self.notebook.shown(notebook.snapshot(self.path))
-        if edit.effects:
+            stored = notebook.snapshot(self.path)
+            relocate_runs(edit, running, stored)
+        snapshot = self.notebook.shown(stored)
+        if edit.changes:
             await self.refresh_tabs()
-        return Applied(snapshot, edit.changes())
+        return Applied(snapshot, tuple(edit.changes))
 
     async def write_left(self, left: Json) -> str | None:
         """Write what a page has and the stored notebook lacks.
@@ -435,5 +439,6 @@ class StoredDocument(NotebookDocument):
                 continue
             outputs = cellforms.stored_outputs(running.outputs(), as_lines=notebook.as_lines)
             values: Json = {"outputs": outputs, "execution_count": running.execution_count}
-            bodies[cell.index] = notebook.updated(cell.index, values)
+            index = snapshot.index(cell)
+            bodies[index] = notebook.updated(index, values)
         return notebook.replaced(bodies)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, Operation
+from tk_ai_extension.model.operations import Applied, Change, Operation
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -46,11 +46,10 @@ from tk_ai_extension.notebooks.outputs import (
     RunningOutputs,
     SinkGone,
 )
-from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, TabRefused, Write
+from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, Write
 from tk_ai_extension.notebooks.reading import TabReplica
 from tk_ai_extension.notebooks.transactions import (
     EditTransaction,
-    Effect,
     LoadedNotebook,
     inverse,
     step,
@@ -144,8 +143,6 @@ class LiveDocument(NotebookDocument):
             except TabGone:
                 # It was closed, or may reconnect.
                 await self._tabs.returns(tab)
-            except TabRefused as error:
-                raise error.for_callers(self.path) from error
         raise TabOffline(f"The tab with {self.path} does not answer.")
 
     async def _current_tab(self, *, deliver: bool = True) -> Tab | None:
@@ -220,7 +217,7 @@ class LiveDocument(NotebookDocument):
                     if reads:
                         raise
                     return None
-                if not edit.effects:
+                if not edit.changes:
                     return Applied(pulled.snapshot, ())
                 live = LiveEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
                 if not await live.apply():
@@ -233,12 +230,12 @@ class LiveDocument(NotebookDocument):
                 return None
             if not await live.is_in_file():
                 return None
-            return Applied(await self._kept.read(), live.edit.changes())
-        except TabRefused as error:
+            return Applied(await self._kept.read(), tuple(live.edit.changes))
+        except ToolError:
             if live is None or not await live.stays():
-                raise error.for_callers(self.path) from error
-            return Applied(await self._kept.read(), live.edit.changes())
-        return Applied(after, edit.changes()) if await live.save() else None
+                raise
+            return Applied(await self._kept.read(), tuple(live.edit.changes))
+        return Applied(after, tuple(edit.changes)) if await live.save() else None
 
     def _relocate_runs(self, live: LiveEdit, after: Snapshot) -> None:
         """Update the running cells' keys after an edit; others may have moved cells since."""
@@ -247,9 +244,9 @@ class LiveDocument(NotebookDocument):
         found = live.by_id(after)
         for writer in self.notebook.writers:
             cell = writer.run.find(live.before)
-            now = None if cell is None else found.get(live.ids.get(cell.index))
+            now = None if cell is None else found.get(live.ids[live.before.index(cell)])
             if now is not None:
-                writer.run.relocate(now, len(after.cells))
+                writer.run.relocate(after, now)
 
     # --- outputs
 
@@ -265,8 +262,6 @@ class LiveDocument(NotebookDocument):
                 await self._tabs.save(tab, self._kept.write_left)
             except TabGone:
                 raise TabOffline(f"The tab with {self.path} does not answer.") from None
-            except TabRefused as error:
-                raise error.for_callers(self.path) from error
 
     # --- for the session
 
@@ -276,10 +271,9 @@ class LiveDocument(NotebookDocument):
         def in_tab(tab: Tab, replica: TabReplica) -> RunningCell:
             snapshot = replica.snapshot(self.path)
             cell = find(snapshot)
-            known = None if cell is None else replica.ids[cell.index]
-            return RunningCell(
-                cell, len(snapshot.cells), TabSink(self._tabs, tab, known, self._kept.write_left)
-            )
+            known = None if cell is None else replica.ids[snapshot.index(cell)]
+            sink = TabSink(self._tabs, tab, known, self._kept.write_left)
+            return RunningCell(snapshot, cell, sink)
 
         return await self._query(partial(self._kept.locate, find), in_tab, runs=True)
 
@@ -306,7 +300,7 @@ class LiveEdit:
     Attributes:
         edit: The edit.
         before: The notebook before the edit.
-        ids: The ids of the cells in the tab, by slot.
+        ids: The ids of the cells in the tab, by slot: those of new cells are at the end.
     """
 
     def __init__(
@@ -314,10 +308,8 @@ class LiveEdit:
     ) -> None:
         self.edit = edit
         self.before = before
-        self.ids: dict[int | None, str] = dict(enumerate(tab.replica.ids))
-        for effect in edit.effects:
-            if effect.action == "insert" and effect.after is not None:
-                self.ids[effect.slot] = effect.after.id or new_cell_id()
+        contents = (edit.contents[slot].id for slot in sorted(edit.contents) if slot < 0)
+        self.ids = [*tab.replica.ids, *(known or new_cell_id() for known in contents)]
         self._tabs = tabs
         self._tab = tab
         self._kept = kept
@@ -336,10 +328,10 @@ class LiveEdit:
 
         Raises:
             TabGone: see `is_in_file`.
-            TabRefused: see `stays`.
+            ToolError: see `stays`.
         """
         needs = [self.ids[slot] for slot in self.edit.needs]
-        steps = self._steps(self.edit.effects, needs, ordered=True)
+        steps = self._steps(self.edit.slots, self.edit.changes, needs, ordered=True)
         message = {"op": self._op, "since": self._since, **steps}
         asked = 0
 
@@ -350,6 +342,9 @@ class LiveEdit:
             # A later answer may include others' changes: the revert must not start from its version.
             if asked == 1:
                 self._since = int(answer["version"])
+            if answer["applied"] and self.edit.reorders:
+                # Without others' changes, the page leaves out what the edit has made of the order.
+                answer.setdefault("order", [*map(self.ids.__getitem__, self.edit.order)])
             await self._tab.replica.update(self._tab.ask, answer)
             return answer
 
@@ -358,11 +353,19 @@ class LiveEdit:
         self._left = answer.get("left")
         return bool(answer["applied"])
 
-    def _steps(self, effects: Sequence[Effect], needs: Sequence[str], *, ordered: bool) -> Json:
-        touched = [self.ids[effect.slot] for effect in effects if effect.action != "insert"]
+    def _steps(
+        self,
+        slots: Iterable[int],
+        changes: Iterable[Change],
+        needs: Sequence[str],
+        *,
+        ordered: bool,
+    ) -> Json:
+        named = [(self.ids[slot], change) for slot, change in zip(slots, changes, strict=True)]
+        touched = [known for known, change in named if change.action != "insert"]
         return {
             "needs": {"order": ordered, "cells": [*dict.fromkeys([*touched, *needs])]},
-            "steps": [step(effect, self.ids[effect.slot]) for effect in effects],
+            "steps": [step(change, known) for known, change in named],
         }
 
     async def save(self) -> bool:
@@ -385,10 +388,9 @@ class LiveEdit:
             await self._ask_again(partial(self._tabs.save, self._tab, write))
         except TabGone:
             return await self.is_in_file()
-        except (TabRefused, ToolError) as error:
-            failure = error if isinstance(error, ToolError) else error.for_callers(self._kept.path)
+        except ToolError as failure:
             if not await self.stays():
-                raise failure from error
+                raise
             self._tabs.warn(
                 f"{self._kept.path} was changed in its open tab, but is not saved: {failure.message} "
                 "Do not repeat the change. Fix the cause, then save the notebook in JupyterLab."
@@ -402,18 +404,21 @@ class LiveEdit:
         over what it has. So the cells of the edit are compared with those in the file.
 
         Raises:
-            TabGone, TabRefused.
+            TabGone, ToolError.
         """
-        refused = TabRefused("save_failed", "its collaboration room does not write the file.")
+        path = self._kept.path
+        refused: ToolError = SaveFailed(
+            f"{path} cannot be saved: its collaboration room does not write the file."
+        )
         deadline = time.monotonic() + ROOM_SAVE
         replica = self._tab.replica
         while time.monotonic() < deadline:
             try:
                 await self._tabs.save(self._tab, self._kept.write_left)
-            except TabRefused as error:
+            except ToolError as error:
                 refused = error
             await replica.update(self._tab.ask)
-            shown = replica.snapshot(self._kept.path)
+            shown = replica.snapshot(path)
             if self._agree(shown, await self._kept.stored()):
                 return self._is_applied_in(shown) is not False
         raise refused
@@ -424,16 +429,17 @@ class LiveEdit:
         Raises:
             SaveFailed: The tab does not say.
         """
-        effects = [inverse(effect) for effect in reversed(self.edit.effects)]
+        back = map(inverse, reversed(self.edit.changes))
         # Cells that were only set may have been moved by others.
-        steps = self._steps(effects, (), ordered=any(effect.reorders for effect in effects))
+        slots = reversed(self.edit.slots)
+        steps = self._steps(slots, back, (), ordered=self.edit.reorders)
         message = {"op": self._revert_op, "reverts": self._op, **steps}
         try:
             ask = partial(self._tab.ask, "apply", since=self._since, **message)
             return bool((await self._ask_again(ask))["stays"])
         except TabGone:
             return await self.is_in_file()
-        except TabRefused as error:
+        except ToolError as error:
             raise SaveFailed(
                 f"It is unknown whether {self._kept.path} was changed: its tab does not answer.",
                 hint="Read the notebook before you repeat the call.",
@@ -472,26 +478,26 @@ class LiveEdit:
             found = dict(zip(there, stored.cells, strict=True))
         else:
             return False
-        ids = {self.ids[effect.slot] for effect in self.edit.effects}
+        ids = {self.ids[slot] for slot in self.edit.slots}
         return all(_content(there.get(known)) == _content(found.get(known)) for known in ids)
 
     def _is_applied_in(self, now: Snapshot) -> bool | None:
         """Return whether a notebook has the edit's changes; None if that cannot be determined."""
         by_id = {cell.id: cell for cell in now.cells if cell.id is not None}
-        for effect in self.edit.effects:
-            content = effect.after or effect.before
+        for slot, change in zip(self.edit.slots, self.edit.changes, strict=True):
+            content = change.after or change.before
             if content is None or content.id is None:
                 return None
             cell = by_id.get(content.id)
-            end = self.edit.contents.get(effect.slot)
-            if effect.slot not in self.edit.order:
-                if effect.slot >= 0:
+            end = self.edit.contents.get(slot)
+            if slot not in self.edit.order:
+                if slot >= 0:
                     return cell is None
-            elif effect.action == "insert":
+            elif change.action == "insert":
                 return cell is not None
-            elif end is not None and end.source != self.before.cells[effect.slot].source:
+            elif end is not None and end.source != self.before.cells[slot].source:
                 # Another source may be a person's change of either.
-                either = {end.source: True, self.before.cells[effect.slot].source: False}
+                either = {end.source: True, self.before.cells[slot].source: False}
                 return None if cell is None else either.get(cell.source)
         return None
 
@@ -561,8 +567,6 @@ class TabSink(OutputSink):
             answer = await self.tab.ask("outputs", cell=self._cell, expected=self._expected, **what)
         except TabGone:
             raise SinkGone from None
-        except TabRefused as error:
-            raise error.for_callers(self.tab.path) from error
         if answer.get("gone"):
             self._cell = None
             return True

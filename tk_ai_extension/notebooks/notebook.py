@@ -195,10 +195,10 @@ class Notebook:
 
     # --- the stored notebook with the outputs in memory
 
-    def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, Cell]]:
-        """Return the outputs in memory, each with its cell in the stored notebook."""
+    def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, int]]:
+        """Return the outputs in memory, each with the index of its cell in the stored notebook."""
         found = [(run, run.find(snapshot)) for run in self.runs]
-        return [(run, cell) for run, cell in found if cell is not None]
+        return [(run, snapshot.index(cell)) for run, cell in found if cell is not None]
 
     def shown(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot with the outputs of running cells so far."""
@@ -206,13 +206,13 @@ class Notebook:
         if not running:
             return snapshot
         cells = list(snapshot.cells)
-        for run, cell in running:
-            cells[cell.index] = run.shown(cell)
-        return replace(snapshot, cells=tuple(cells))
+        for run, index in running:
+            cells[index] = run.shown(cells[index])
+        return snapshot.with_cells(cells)
 
     def with_runs(self, stored: LoadedNotebook) -> LoadedNotebook:
         """Return the stored notebook with the outputs of running cells so far."""
-        running = {cell.index: run for run, cell in self.running_cells(stored.snapshot)}
+        running = {index: run for run, index in self.running_cells(stored.snapshot)}
         if not running or stored.snapshot.nbformat[0] != 4:
             return stored
 
@@ -414,7 +414,7 @@ def states(
     result: dict[str, CellState] = {
         cell.key: _own_state(cell, records.get(cell.key), running) for cell in selected
     }
-    fresh = [cell.index for cell in selected if result[cell.key] == "fresh"]
+    fresh = [snapshot.index(cell) for cell in selected if result[cell.key] == "fresh"]
     if fresh and snapshot.language in ("", "python"):
         # Cells below the last fresh one cannot make it stale.
         stale = _stale(snapshot.cells[: max(fresh) + 1], records, running)

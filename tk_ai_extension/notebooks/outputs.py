@@ -91,7 +91,7 @@ class RunningOutputs:
             and run it: the outputs are only for the source that ran here.
     """
 
-    def __init__(self, cell: Cell, count: int) -> None:
+    def __init__(self, snapshot: Snapshot, cell: Cell) -> None:
         self.pending: list[OutputChange] = []
         self.ended = False
         self.is_late = False
@@ -101,7 +101,7 @@ class RunningOutputs:
         # Written on the event loop, read in the threads that save.
         self._lock = Lock()
         self._id: str | None = None
-        self.relocate(cell, count)
+        self.relocate(snapshot, cell)
         self._outputs = OutputBuffer()
         self._clears = 0
         self._hidden = 0
@@ -209,7 +209,7 @@ class RunningOutputs:
         return found
 
     def _by_id(self, cell_id: str, snapshot: Snapshot) -> Cell | None:
-        found = snapshot.by_key.get(cell_id)
+        found = snapshot.get(cell_id)
         if found is not None and found.id == cell_id:
             return found
         # Others have duplicated the id or, if it is ``cell-N``, added a cell without a unique id.
@@ -226,34 +226,35 @@ class RunningOutputs:
             return alike[0]
         return here if len(cells) == self._cells else None
 
-    def relocate(self, cell: Cell, count: int) -> None:
+    def relocate(self, snapshot: Snapshot, cell: Cell) -> None:
         """Note the cell's position and source, and its id if it is unique, after an edit."""
         if not cell.is_numbered:
             self._id = cell.id
-        self._index, self._hash, self._cells = cell.index, cell.hash, count
+        self._index, self._hash = snapshot.index(cell), cell.hash
+        self._cells = len(snapshot.cells)
 
 
 def relocate_runs(
-    edit: EditTransaction, running: Sequence[tuple[RunningOutputs, Cell]], after: Sequence[Cell]
+    edit: EditTransaction, running: Sequence[tuple[RunningOutputs, int]], after: Snapshot
 ) -> None:
     """Update running cells after an edit: their keys, and whether their outputs were cleared.
 
     Args:
         edit: The committed edit.
-        running: The running cells' outputs, each with its cell before the edit.
-        after: The cells afterwards.
+        running: The running cells' outputs, each with the index of its cell before the edit.
+        after: The notebook afterwards.
     """
     cleared = {
-        effect.slot
-        for effect in edit.effects
-        if effect.before and effect.after and effect.before.outputs and not effect.after.outputs
+        slot
+        for slot, change in zip(edit.slots, edit.changes, strict=True)
+        if change.before and change.after and change.before.outputs and not change.after.outputs
     }
-    for outputs, cell in running:
-        if cell.index in cleared:
+    for outputs, slot in running:
+        if slot in cleared:
             outputs.hide()
         # A save hook may have added or removed cells: then the run is found by its id or source.
-        if cell.index in edit.order and len(after) == len(edit.order):
-            outputs.relocate(after[edit.order.index(cell.index)], len(after))
+        if slot in edit.order and len(after.cells) == len(edit.order):
+            outputs.relocate(after, after.cells[edit.order.index(slot)])
 
 
 def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
@@ -553,13 +554,13 @@ class RunningCell:
     """A running cell, located where its notebook is.
 
     Attributes:
+        snapshot: The notebook.
         cell: The cell; None if it is gone.
-        count: The number of the notebook's cells.
         sink: Receives its outputs.
     """
 
+    snapshot: Snapshot
     cell: Cell | None
-    count: int
     sink: OutputSink
 
 
@@ -598,6 +599,7 @@ class CellOutputWriter:
 
     Attributes:
         cell: The cell as it was found. Execute its source: the outputs go to this cell.
+        index: Its position then.
     """
 
     def __init__(
@@ -611,7 +613,8 @@ class CellOutputWriter:
         self.finished = False
         self.is_done = False
         self.cell = located.cell
-        self.run = RunningOutputs(located.cell, located.count)
+        self.index = located.snapshot.index(located.cell)
+        self.run = RunningOutputs(located.snapshot, located.cell)
         self.sink: OutputSink | None = located.sink
         self.document = document
         self._writers = writers
@@ -753,7 +756,7 @@ class CellOutputWriter:
         except CellNotFound:
             return None
         if located.cell is not None:
-            self.run.relocate(located.cell, located.count)
+            self.run.relocate(located.snapshot, located.cell)
         self.sink = located.sink
         return self.sink
 

@@ -77,44 +77,33 @@ class TabGone(Exception):
     """The tab disconnected, does not answer, or lags behind a rename; the request's outcome is unknown."""
 
 
-class TabRefused(Exception):
-    """The tab answered with an error.
+def _refusal(path: str, code: str, message: str, status: int) -> ToolError:
+    """Return the error for callers of a notebook whose tab refused a request.
 
-    Attributes:
-        code: ``save_failed``, ``file_changed``, ``too_large``, ``bad_request``, or ``busy`` if the
-            request was not sent, as too many are pending.
+    Args:
+        path: The notebook.
+        code: ``save_failed``, ``file_changed``, ``too_large`` or ``bad_request``.
         message: The tab's error message.
         status: The HTTP status of the request that failed in the tab, or 0.
     """
-
-    def __init__(self, code: str, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.status = status
-
-    def for_callers(self, path: str) -> ToolError:
-        """Return the typed error for a notebook's callers."""
-        match self.code:
-            case "too_large":
-                return LimitReached(
-                    f"{path} has a cell that is too large to read from its tab.",
-                    hint="Clear the cell's outputs, or close the tab so that the file is read instead.",
-                )
-            case "busy":
-                return LimitReached(f"The tab with {path} is busy: {self.message}")
-            case "file_changed":
-                return SaveFailed(
-                    f"{path} was not saved: another program changed its file.",
-                    hint="Save or revert the notebook in JupyterLab, which asks what to keep.",
-                )
-            case _:
-                if self.status == 403:
-                    return ReadOnly(f"{path} cannot be written: {self.message}")
-                if found := _ERRNO.search(self.message):
-                    # The contents manager's answer to the tab quotes the OSError.
-                    return save_error(OSError(int(found[1]), self.message), path)
-                return SaveFailed(f"{path} cannot be saved: {self.message}")
+    match code:
+        case "too_large":
+            return LimitReached(
+                f"{path} has a cell that is too large to read from its tab.",
+                hint="Clear the cell's outputs, or close the tab so that the file is read instead.",
+            )
+        case "file_changed":
+            return SaveFailed(
+                f"{path} was not saved: another program changed its file.",
+                hint="Save or revert the notebook in JupyterLab, which asks what to keep.",
+            )
+        case _:
+            if status == 403:
+                return ReadOnly(f"{path} cannot be written: {message}")
+            if found := _ERRNO.search(message):
+                # The contents manager's answer to the tab quotes the OSError.
+                return save_error(OSError(int(found[1]), message), path)
+            return SaveFailed(f"{path} cannot be saved: {message}")
 
 
 Write = Callable[["Json"], Awaitable[str | None]]
@@ -186,14 +175,15 @@ class Tab:
         """Send the tab a request and return its answer; ADR 4 describes the methods.
 
         Raises:
-            TabGone, TabRefused.
+            TabGone.
+            ToolError: The tab refused the request, or too many are pending.
         """
         if method in ("save", "refresh") and not self.is_named:
             raise TabGone  # The page would use the former path.
         if method in ("apply", "outputs"):
             self.dirty = not self.shared
         question = {"tab": self.name, "method": method, "sent": _now(), **arguments}
-        return await self.page.ask(question, SAVE if method == "save" else ANSWER)
+        return await self.page.ask(self, question, SAVE if method == "save" else ANSWER)
 
     async def tell(self, method: str, **arguments: Any) -> None:
         """Send the tab a message that it does not answer."""
@@ -225,27 +215,25 @@ class Page:
         self.timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
         # The tab of each question that is not answered yet, and its answer.
-        self._asked: dict[int, tuple[str, asyncio.Future[Json]]] = {}
+        self._asked: dict[int, tuple[Tab, asyncio.Future[Json]]] = {}
 
     @property
     def paths(self) -> set[str]:
         """The paths of its notebooks."""
         return {tab.path for tab in self.tabs}
 
-    async def ask(self, question: Json, seconds: float) -> Json:
-        """Send a question about a tab to the page and return its answer.
-
-        Raises:
-            TabGone, TabRefused.
-        """
+    async def ask(self, tab: Tab, question: Json, seconds: float) -> Json:
+        """Send a question about a tab to the page and return its answer; see `Tab.ask`."""
         connection = self.connection
         if connection is None:
             raise TabGone
         if len(self._asked) >= MAX_ASKED:
-            raise TabRefused("busy", f"{MAX_ASKED} questions to this page are pending.")
+            raise LimitReached(
+                f"The tab with {tab.path} is busy: {MAX_ASKED} questions to its page are pending."
+            )
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         number = next(self._numbers)
-        self._asked[number] = question["tab"], answer
+        self._asked[number] = tab, answer
         try:
             async with asyncio.timeout(seconds):
                 await connection.send(json.dumps({"id": number, **question}))
@@ -259,24 +247,24 @@ class Page:
     def answered(self, message: Json) -> str | None:
         """Handle the page's answer to a question, and return its tab; ignored if it is not pending."""
         number: Any = message.get("answer")
-        tab, waiting = (
-            self._asked.get(number, (None, None)) if isinstance(number, int) else (None, None)
-        )
-        if waiting is None or waiting.done():
+        if not isinstance(number, int) or number not in self._asked:
+            return None
+        tab, waiting = self._asked[number]
+        if waiting.done():
             return None
         error, result = message.get("error"), message.get("result")
-        if isinstance(error, dict):
-            fields = cast("Json", error)
-            code, text, status = (fields.get(name) for name in ("code", "message", "status"))
-            status = status if isinstance(status, int) else 0
-            # If it was just closed, the page is about to report that.
-            refused = TabRefused(str(code), str(text)[:1_000], status)
-            waiting.set_exception(TabGone() if code == "not_open" else refused)
-        elif isinstance(result, dict):
+        if isinstance(result, dict):
             waiting.set_result(cast("Json", result))
+            return tab.name
+        fields = cast("Json", error) if isinstance(error, dict) else {}
+        code, text, status = (fields.get(name) for name in ("code", "message", "status"))
+        if code == "not_open":
+            # It was just closed, and the page is about to report that.
+            waiting.set_exception(TabGone())
         else:
-            waiting.set_exception(TabRefused("bad_request", "The tab sent an invalid answer."))
-        return tab
+            status = status if isinstance(status, int) else 0
+            waiting.set_exception(_refusal(tab.path, str(code), str(text)[:1_000], status))
+        return tab.name
 
     def stop_timer(self) -> None:
         """Cancel its timer."""
@@ -501,7 +489,7 @@ class Pages:
             reads: Whether to update the replica; an empty one is updated in any case.
 
         Raises:
-            TabGone, TabRefused.
+            TabGone, ToolError.
         """
         async with tab.lock:
             if not (tab.dirty or tab.shared) and len(self.present(tab.path)) > 1:
@@ -518,7 +506,7 @@ class Pages:
             write: Writes what the page leaves to the server.
 
         Raises:
-            TabGone, TabRefused.
+            TabGone, ToolError.
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound: The file cannot be written.
         """
         self._cancel_save(tab)
@@ -572,7 +560,7 @@ class Pages:
     async def _save_in_time(self, tab: Tab, write: Write) -> None:
         try:
             await self.save(tab, write)
-        except (TabRefused, ToolError) as error:
+        except ToolError as error:
             _log.warning("Outputs of a running cell of %s: %s", tab.path, error.message)
         except TabGone:
             # It saves when it reconnects; otherwise the output writer uses another sink.
@@ -642,7 +630,7 @@ def _listed(listed: list[Any]) -> list[Json]:
 
 
 async def _refresh(tab: Tab) -> None:
-    with suppress(TabGone, TabRefused):
+    with suppress(TabGone, ToolError):
         await tab.ask("refresh")
 
 

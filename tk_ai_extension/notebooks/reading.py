@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, compress, count, pairwise
+from itertools import chain, pairwise
 from json.decoder import JSONDecodeError
-from operator import attrgetter, ne, or_
+from operator import attrgetter
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import (
@@ -41,7 +41,7 @@ GONE: Any = object()
 _SHOWN = 100
 """Number of cells from which the form of the others is inferred."""
 _NO_OUTPUTS = OutputsSummary()
-_id, _key, _number_of = attrgetter("id"), attrgetter("key"), attrgetter("index")
+_id = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +152,23 @@ class StoredNotebook:
     # --- edits
 
     def edited(
-        self, order: Sequence[int] | None, contents: Mapping[int, CellContent]
+        self, order: Sequence[Sequence[int]], contents: Mapping[int, CellContent]
     ) -> StoredNotebook:
         """Return the notebook after an edit; itself if nothing changes.
 
         Args:
-            order: The cells in their new order: an index, or a negative number for a new cell. None if
-                the order stays.
+            order: The cells in their new order (`EditTransaction.runs`).
             contents: The new and the changed cells.
         """
         bodies: dict[int, EncodedCell] = {}
         for slot, content in contents.items():
-            if slot < 0:
-                bodies[slot] = self.encoded(content)
-            elif (body := self._changed(slot, content)) is not None:
+            if slot >= 0 and (body := self._changed(slot, content)) is not None:
                 bodies[slot] = body
-        if order is None or order == [*range(len(self.cells))]:
-            return self.replaced(bodies)
-        places = {slot: order.index(slot) for slot in bodies if slot >= 0 and slot in order}
-        replaced = {place: bodies[slot] for slot, place in places.items()}
-        return self._ordered(order, bodies).replaced(replaced)
+        return self.replaced(bodies).reordered(order, contents)
 
-    def saved(self, order: Sequence[int] | None, cells: Mapping[str, Json]) -> StoredNotebook:
+    def saved(
+        self, order: Sequence[Sequence[int]] | None, cells: Mapping[str, Json]
+    ) -> StoredNotebook:
         """Return the notebook as a page has it; see `edited`.
 
         Args:
@@ -185,7 +180,7 @@ class StoredNotebook:
             slot = int(number)
             old = self.cell_json(slot) if slot >= 0 else {}
             contents[slot] = cellforms.content_of({**old, **cell}, self.nbformat)
-        return self.edited(order, contents)
+        return self.edited([(0, len(self.cells))] if order is None else order, contents)
 
     def replaced(self, bodies: Mapping[int, EncodedCell]) -> StoredNotebook:
         """Return the notebook with some cells, by index, rewritten; itself without any."""
@@ -194,47 +189,58 @@ class StoredNotebook:
         cells, chunks, faults = list(self.cells), list(self.chunks), list(self.cell_faults)
         for index, body in bodies.items():
             old = cells[index]
-            cells[index] = read_cell(body.stored, index, old.key, old.id)
+            cells[index] = read_cell(body.stored, old.key, old.id)
             chunks[2 * index + 1] = body.data
             faults[index] = _cell_faults(body.stored)
         made = replace(self, cells=tuple(cells), chunks=tuple(chunks), cell_faults=tuple(faults))
         if made.cell_faults == self.cell_faults:
             vars(made)["warnings"] = self.warnings
+            if (known := vars(self).get("_snapshot")) is not None:
+                vars(made)["_snapshot"] = known.with_cells(cells)
         return made
 
-    def _ordered(self, order: Sequence[int], new: Mapping[int, EncodedCell]) -> StoredNotebook:
-        """Return the notebook with its cells and new ones in this order."""
-        cells, bodies, faults = {}, {}, {}
-        for slot, body in new.items():
-            if slot < 0:
+    def reordered(
+        self, order: Sequence[Sequence[int]], contents: Mapping[int, CellContent]
+    ) -> StoredNotebook:
+        """Return the notebook with its cells and new ones in this order; itself if it stays."""
+        present = [(0, len(self.cells))] if self.cells else []
+        if [*map(tuple, order)] == present:
+            return self
+        cells: list[Cell] = []
+        faults: list[tuple[str, ...]] = []
+        chunks: list[bytes] = []
+        line = self.form.line
+        opening, closing = self.chunks[0], self.chunks[-1]
+        if not self.cells:
+            opening, closing = line(CELL_DEPTH).encode(), line(CELL_DEPTH - 1).encode()
+        between = b"," + opening if b"\n" in opening else self.form.comma.encode()
+        if len(self.cells) > 1:
+            between = self.chunks[2]
+        for first, end in order:
+            for slot in range(first, min(end, 0)):
+                body = self.encoded(contents[slot])
                 cell_id = cellforms.id_of(body.stored, self.nbformat)
-                cells[slot] = read_cell(body.stored, 0, cell_id or "", cell_id)
-                bodies[slot], faults[slot] = body.data, _cell_faults(body.stored)
-        made = [cells[at] if at < 0 else self.cells[at] for at in order]
-        is_named = self.is_named and len({*map(_id, made)} - {None}) == len(made)
+                cells.append(read_cell(body.stored, cell_id or "", cell_id))
+                faults.append(_cell_faults(body.stored))
+                chunks += between, body.data
+            if end > 0:
+                # A cell that was not the first keeps what is before it.
+                start = max(first, 0)
+                chunks += (
+                    self.chunks[2 * start : 2 * end]
+                    if start
+                    else (between, *self.chunks[1 : 2 * end])
+                )
+                cells += self.cells[start:end]
+                faults += self.cell_faults[start:end]
+        is_named = self.is_named and len({*map(_id, cells)} - {None}) == len(cells)
         return replace(
             self,
-            cells=placed(made, is_named=is_named),
+            cells=tuple(cells) if is_named else keyed(cells),
             is_named=is_named,
-            chunks=self._joined(
-                [bodies[at] if at < 0 else self.chunks[2 * at + 1] for at in order]
-            ),
-            cell_faults=tuple([faults[at] if at < 0 else self.cell_faults[at] for at in order]),
+            chunks=(opening, *chunks[1:], closing) if cells else (b"",),
+            cell_faults=tuple(faults),
         )
-
-    def _joined(self, bodies: Sequence[bytes]) -> tuple[bytes, ...]:
-        """Return the chunks of these cells, with the white space of the present ones."""
-        if not bodies:
-            return (b"",)
-        line = self.form.line
-        ends = self.chunks[0], self.chunks[-1]
-        if len(self.chunks) < 3:
-            ends = line(CELL_DEPTH).encode(), line(CELL_DEPTH - 1).encode()
-        between = self.chunks[2:-1:2]
-        more = b"," + ends[0] if b"\n" in ends[0] else self.form.comma.encode()
-        between = (*between, *[between[0] if between else more] * len(bodies))
-        parts = [ends[0], *[part for pair in zip(bodies, between, strict=False) for part in pair]]
-        return (*parts[:-1], ends[1])
 
     def encoded(self, content: CellContent) -> EncodedCell:
         """Return a new cell in the form of the others."""
@@ -416,9 +422,7 @@ def _index(stored: list[Json], around: Json) -> StoredNotebook:
     ids = cellforms.ids_of(stored, nbformat)
     keys = cell_keys(ids)
     return StoredNotebook(
-        cells=tuple(
-            read_cell(stored[number], number, key, ids[number]) for number, key in enumerate(keys)
-        ),
+        cells=tuple(read_cell(stored[number], key, ids[number]) for number, key in enumerate(keys)),
         metadata=cast("Json", metadata) if isinstance(metadata, dict) else {},
         nbformat=nbformat,
         before=b"",
@@ -455,9 +459,9 @@ def _converted(
     faults = [f"nbformat {major} can be read, not written"]
     if "ValidationError" in captured:
         faults.append(str(captured["ValidationError"]).partition("\n")[0])
-    cells = [read_cell(cell, 0, "", None) for cell in stored]
+    cells = [read_cell(cell, "", None) for cell in stored]
     return StoredNotebook(
-        cells=placed(cells),
+        cells=keyed(cells),
         metadata=encodable(dict(converted.metadata)),
         nbformat=(major, minor or 0),
         before=data,
@@ -467,7 +471,7 @@ def _converted(
     )
 
 
-def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
+def read_cell(stored: Json, key: str, cell_id: str | None) -> Cell:
     """Return a stored cell as a `Cell`."""
     kind = stored["cell_type"]
     metadata: Any = stored.get("metadata")
@@ -479,7 +483,6 @@ def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
     cell = object.__new__(Cell)
     cell.__dict__.update(
         {
-            "index": index,
             "key": key,
             "type": kind,
             "source": cellforms.joined(stored.get("source")),
@@ -492,29 +495,19 @@ def read_cell(stored: Json, index: int, key: str, cell_id: str | None) -> Cell:
     return cell
 
 
-def placed(cells: Sequence[Cell], *, is_named: bool = False) -> tuple[Cell, ...]:
-    """Return cells with their indexes and keys in this order.
+def keyed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return cells with the keys that they have in this order."""
+    return tuple(map(_with_key, cells, cell_keys([*map(_id, cells)])))
 
-    Args:
-        cells: The cells.
-        is_named: Whether the key of each is known to be its unique id.
-    """
-    found = list(cells)
-    is_moved: Iterator[bool] = map(ne, map(_number_of, cells), count())
-    keys: Sequence[str] = ()
-    if not is_named:
-        keys = cell_keys([*map(_id, cells)])
-        is_moved = map(or_, is_moved, map(ne, map(_key, cells), keys))
-    for index in compress(count(), is_moved):
-        # As in `read_cell`; a copy costs a quarter of a new dictionary.
-        moved, fields = object.__new__(Cell), vars(cells[index]).copy()
-        fields["index"] = index
-        if keys and fields["key"] != keys[index]:
-            fields["key"] = keys[index]
-            fields.pop("stamp", None)
-        object.__setattr__(moved, "__dict__", fields)
-        found[index] = moved
-    return tuple(found)
+
+def _with_key(cell: Cell, key: str) -> Cell:
+    if cell.key == key:
+        return cell
+    # As in `read_cell`; what is known of the source stays.
+    made = object.__new__(Cell)
+    made.__dict__.update(vars(cell), key=key)
+    made.__dict__.pop("stamp", None)
+    return made
 
 
 def summarise_stored(stored: Any) -> OutputsSummary:
@@ -593,6 +586,7 @@ class TabReplica:
     _stored: dict[str, Json] = field(default_factory=dict[str, Json])
     _cells: dict[str, Cell] = field(default_factory=dict[str, Cell])
     _changed: set[str] = field(default_factory=set[str])
+    _unnamed: set[str] = field(default_factory=set[str])
     _metadata: Json = field(default_factory=dict[str, Any])
     _nbformat: tuple[int, int] = (4, 5)
     _snapshot: Snapshot | None = None
@@ -625,8 +619,11 @@ class TabReplica:
             self._changed.add(cell_id)
         if (order := delta.get("order")) is not None:
             self.ids = list(order)
-            for gone in self._stored.keys() - self.ids:
-                del self._stored[gone]
+            if len(self._stored) > len(self.ids):
+                for gone in self._stored.keys() - self.ids:
+                    del self._stored[gone]
+                    self._cells.pop(gone, None)
+                    self._unnamed.discard(gone)
             self._snapshot = None
         if delta.get("metadata") is not None:
             self._metadata, self._snapshot = delta["metadata"], None
@@ -634,47 +631,43 @@ class TabReplica:
             major, minor = delta["nbformat"]
             if (major, minor) != self._nbformat:
                 self._nbformat = (int(major), int(minor))
-                self._cells, self._snapshot = {}, None
+                self._changed, self._snapshot = {*self._stored}, None
 
     # --- reading
 
     def snapshot(self, path: str) -> Snapshot:
         """Return the notebook as of the last update; the cost follows what changed since the last time."""
-        known = self._snapshot
-        for cell_id in self._changed:
-            self._cells.pop(cell_id, None)
-        if known is None or known.path != path:
-            for missing in {*self.ids} - self._cells.keys():
-                self._cells[missing] = self._read(missing, 0, missing)
-            cells = [*map(self._cells.__getitem__, self.ids)]
-            ids = [*map(_id, cells)]
+        known, changed = self._snapshot, self._changed & self._stored.keys()
+        for cell_id in changed:
+            stored = self._stored[cell_id]
+            own = cellforms.id_of(stored, self._nbformat)
+            self._cells[cell_id] = read_cell(stored, cell_id, own)
             # In a tab each cell has a unique id, whatever the format.
-            is_named = [*map(_key, cells)] == ids == self.ids
+            (self._unnamed.discard if own == cell_id else self._unnamed.add)(cell_id)
+        if known is None or known.path != path:
+            cells, faults = tuple(map(self._cells.__getitem__, self.ids)), ()
+            if self._unnamed:
+                cells = keyed(cells)
+                faults = tuple(id_faults([*map(_id, cells)], self._nbformat))
             known = Snapshot(
                 path,
-                placed(cells, is_named=is_named),
+                cells,
                 self._metadata,
                 self._nbformat,
-                () if is_named else tuple(id_faults(ids, self._nbformat)),
+                faults,
                 live=True,
-                is_named=is_named,
+                is_named=not self._unnamed,
             )
-            self._cells = dict(zip(self.ids, known.cells, strict=True))
-        elif self._changed:
+        elif changed:
             # The ids of cells do not change, nor do their places and keys.
-            places = {cell_id: self.ids.index(cell_id) for cell_id in self._changed}
             shown = list(known.cells)
-            for cell_id, index in places.items():
-                cell = self._read(cell_id, index, shown[index].key)
-                self._cells[cell_id] = shown[index] = cell
-            known = replace(known, cells=tuple(shown))
+            for cell_id in changed:
+                index = self.ids.index(cell_id)
+                shown[index] = _with_key(self._cells[cell_id], shown[index].key)
+            known = known.with_cells(shown)
         self._snapshot = known
         self._changed.clear()
         return known
-
-    def _read(self, cell_id: str, index: int, key: str) -> Cell:
-        stored = self._stored[cell_id]
-        return read_cell(stored, index, key, cellforms.id_of(stored, self._nbformat))
 
     def content(self, index: int) -> CellContent:
         """Return the whole content of a cell."""

@@ -1,15 +1,17 @@
 """Edit transactions: the effect of operations, computed before anything is changed.
 
 An `EditTransaction` applies a list of operations to a snapshot and checks every expectation. The result
-is the new order of the cells, the content of the changed ones, and the effect of each operation. Every
-backend applies these effects, so that operations mean the same in all of them.
+is the new order of the cells, the content of the changed ones, and the change of each operation. Every
+backend applies these, so that operations mean the same in all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from itertools import chain, compress, count, pairwise
+from operator import attrgetter, ne
+from typing import Any
 
 from tk_ai_extension.model.cells import CellContent, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.diffs import text_edits
@@ -39,36 +41,6 @@ MAX_WITNESSES = 8
 """Maximum cells that a deletion names so that undo recognises the notebook."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What an operation does to a list of cells, at an index in the result of the operations before.
-
-    Attributes:
-        action: The kind of operation.
-        slot: The cell: its index before all operations, or a negative number for a new one.
-        index: The cell's index; for a move, the old one.
-        to: For a move, the new index.
-        before: The cell before the operation; None for an insert.
-        after: The cell after the operation; None for a delete.
-        previous: For a delete and a move, the key of the cell that was above it.
-        neighbours: For a move, the marks of those beside it afterwards.
-    """
-
-    action: Action
-    slot: int
-    index: int
-    to: int = 0
-    before: CellContent | None = None
-    after: CellContent | None = None
-    previous: str | None = None
-    neighbours: tuple[str | None, str | None] | None = None
-
-    @property
-    def reorders(self) -> bool:
-        """Whether it changes which cells there are, or their order."""
-        return self.action in ("insert", "delete", "move")
-
-
 class EditTransaction:
     """The effect of a list of operations on a notebook.
 
@@ -79,13 +51,15 @@ class EditTransaction:
     Attributes:
         order: The cells' slots in their new order: an index of the snapshot, or a negative number.
         contents: The new content of each changed slot.
-        effects: What each operation does, in order.
+        changes: What each operation does, in order.
+        slots: The cell of each of these.
     """
 
     def __init__(self, snapshot: Snapshot, load: Callable[[int], CellContent]) -> None:
         self.order = list(range(len(snapshot.cells)))
         self.contents: dict[int, CellContent] = {}
-        self.effects: list[Effect] = []
+        self.changes: list[Change] = []
+        self.slots: list[int] = []
         self._snapshot = snapshot
         self._load = load
         self._inserted: dict[str, int] = {}
@@ -95,9 +69,23 @@ class EditTransaction:
         self._code_end = 0
 
     @property
+    def reorders(self) -> bool:
+        """Whether it changes which cells there are, or their order."""
+        return any(each.action in ("insert", "delete", "move") for each in self.changes)
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The order as runs of consecutive slots: the first one, and the one after the last."""
+        order = self.order
+        is_first = map(ne, order, chain((None,), map((1).__add__, order)))
+        edges = *compress(count(), is_first), len(order)
+        return [(order[at], order[end - 1] + 1) for at, end in pairwise(edges)]
+
+    @property
     def needs(self) -> list[int]:
         """The slots of the cells whose code made outputs that are set: they must be unchanged."""
-        return [c.index for c in self._snapshot.cells[: self._code_end] if c.type == "code"]
+        code = self._snapshot.cells[: self._code_end]
+        return [slot for slot, cell in enumerate(code) if cell.type == "code"]
 
     def apply(self, operations: Sequence[Operation]) -> None:
         """Apply operations to the transaction.
@@ -128,34 +116,26 @@ class EditTransaction:
             raise Conflict(
                 f"{self._snapshot.path}: {names} changed since you read it.", cells=self._conflicts
             )
+        self._complete_changes()
 
-    def changes(self) -> tuple[Change, ...]:
-        """Return what each operation did, with the cells' keys after the commit.
+    def _complete_changes(self) -> None:
+        """Set the cells' keys after the commit, and the witnesses of deletions.
 
         The keys follow from the edit alone and not from a later read of the notebook, in which others
         may have moved cells.
         """
-        keys: dict[int, str] = {}
-        if not self._snapshot.is_named and any(effect.reorders for effect in self.effects):
-            stored = [cell.id for cell in self._snapshot.cells]
-            ids = [stored[slot] if slot >= 0 else self.contents[slot].id for slot in self.order]
-            keys = dict(zip(self.order, cell_keys(ids), strict=True))
-        deletes = any(effect.action == "delete" for effect in self.effects)
-        witnesses = self._witnesses() if deletes else ()
-        return tuple(
-            Change(
-                action=effect.action,
-                cell=keys.get(effect.slot) or self._key_before(effect),
-                index=effect.to if effect.action == "move" else effect.index,
-                before=effect.before,
-                after=effect.after,
-                index_before=None if effect.action == "insert" else effect.index,
-                previous=effect.previous,
-                neighbours=effect.neighbours,
-                witnesses=witnesses if effect.action == "delete" else None,
-            )
-            for effect in self.effects
-        )
+        if not self._snapshot.is_named and self.reorders:
+            keys = dict(zip(self.order, cell_keys([*map(self._id, self.order)]), strict=True))
+            self.changes = [
+                replace(change, cell=keys.get(slot, change.cell))
+                for slot, change in zip(self.slots, self.changes, strict=True)
+            ]
+        if any(change.action == "delete" for change in self.changes):
+            witnesses = self._witnesses()
+            self.changes = [
+                replace(change, witnesses=witnesses) if change.action == "delete" else change
+                for change in self.changes
+            ]
 
     def _witnesses(self) -> tuple[str, ...]:
         """Return the marks of cells from all over the notebook; blank ones without an id have none."""
@@ -170,12 +150,6 @@ class EditTransaction:
     def _source(self, slot: int) -> str:
         known = self.contents.get(slot)
         return self._snapshot.cells[slot].source if known is None else known.source
-
-    def _key_before(self, effect: Effect) -> str:
-        if effect.slot >= 0:
-            return self._snapshot.cells[effect.slot].key
-        content = effect.before or effect.after
-        return (content.id if content else None) or f"cell-{effect.index}"
 
     # --- operations
 
@@ -195,7 +169,7 @@ class EditTransaction:
         )
         self._inserted[cell_id or f"\0{slot}"] = slot
         self.order.insert(index, slot)
-        self._record(Effect("insert", slot, index, after=content))
+        self._record("insert", slot, index, after=content)
 
     def _insert_at(self, operation: Insert) -> int:
         given = [operation.index, operation.after, operation.before]
@@ -215,12 +189,12 @@ class EditTransaction:
         if content.id and not self._is_taken(content.id):
             return content.id
         if restores and content.id:
-            address = self._snapshot.by_key.get(content.id)
+            taken = self._snapshot.get(content.id)
             self._conflicts.append(
                 {
                     "cell": content.id,
-                    "address": content.id if address is None else self._snapshot.address(address),
-                    "source": None if address is None else address.source,
+                    "address": content.id if taken is None else self._snapshot.address(taken),
+                    "source": None if taken is None else taken.source,
                 }
             )
         while self._is_taken(fresh := new_cell_id()):
@@ -231,10 +205,10 @@ class EditTransaction:
         """Return whether a cell has an id; that of one that an earlier operation deleted is free again."""
         if (slot := self._inserted.get(cell_id)) is not None:
             return slot in self.order
-        cell = self._snapshot.by_key.get(cell_id)
-        if cell is not None and not cell.is_numbered:
-            return cell.index in self.order
-        return cell_id in map(_id, self._snapshot.cells)
+        slot = self._snapshot.places.get(cell_id)
+        if slot is not None and not self._snapshot.cells[slot].is_numbered:
+            return slot in self.order
+        return not self._snapshot.is_named and cell_id in map(_id, self._snapshot.cells)
 
     def _replace(self, operation: Replace) -> None:
         slot, before = self._expected(operation.cell, operation.expect)
@@ -243,14 +217,14 @@ class EditTransaction:
         if not operation.keep_outputs:
             after = replace(after, outputs=(), execution_count=None)
         index = self.order.index(slot)
-        self._record(Effect("replace", slot, index, before=before, after=after))
+        self._record("replace", slot, index, before, after, index_before=index)
 
     def _delete(self, operation: Delete) -> None:
         slot, before = self._expected(operation.cell, operation.expect)
         index = self.order.index(slot)
         previous = self._previous(index)
         del self.order[index]
-        self._record(Effect("delete", slot, index, before=before, previous=previous))
+        self._record("delete", slot, index, before, index_before=index, previous=previous)
 
     def _move(self, operation: Move) -> None:
         slot = self._named(operation.cell, operation.expect)
@@ -266,7 +240,16 @@ class EditTransaction:
         self.order.insert(to, slot)
         content = self._content(slot)
         beside = self._mark_at(to - 1), self._mark_at(to + 1)
-        self._record(Effect("move", slot, index, to, content, content, previous, beside))
+        self._record(
+            "move",
+            slot,
+            to,
+            content,
+            content,
+            index_before=index,
+            previous=previous,
+            neighbours=beside,
+        )
 
     def _set_outputs(self, operation: SetOutputs) -> None:
         slot = self._named(operation.cell, operation.expect)
@@ -285,7 +268,7 @@ class EditTransaction:
             before, outputs=operation.outputs, execution_count=operation.execution_count
         )
         index = self.order.index(slot)
-        self._record(Effect("outputs", slot, index, before=before, after=after))
+        self._record("outputs", slot, index, before, after, index_before=index)
 
     def _need_code(self, key: str, slot: int, code: str) -> None:
         """Compare the code that made a cell's outputs; a difference is a conflict."""
@@ -293,22 +276,32 @@ class EditTransaction:
         if last is None:
             self._add_conflict(key, slot)
         else:
-            self._code_end = max(self._code_end, last.index + 1)
+            self._code_end = max(self._code_end, self._snapshot.index(last) + 1)
 
     # --- cells
 
-    def _record(self, effect: Effect) -> None:
-        if effect.after is not None and effect.action != "move":
-            self.contents[effect.slot] = effect.after
-        self.effects.append(effect)
+    def _record(
+        self,
+        action: Action,
+        slot: int,
+        index: int,
+        before: CellContent | None = None,
+        after: CellContent | None = None,
+        **more: Any,
+    ) -> None:
+        if after is not None and action != "move":
+            self.contents[slot] = after
+        key = self._key(slot) or f"cell-{index}"
+        self.changes.append(Change(action, key, index, before, after, **more))
+        self.slots.append(slot)
 
     def _slot(self, key: str) -> int:
-        cell = self._snapshot.by_key.get(key)
-        slot = cell.index if cell is not None else self._inserted.get(key)
-        if cell is not None and slot not in self.order:
+        slot = self._snapshot.places.get(key)
+        if slot is None or slot not in self.order:
             slot = self._inserted.get(key)
         if slot is None or slot not in self.order:
-            gone = "was deleted by an earlier operation" if cell is not None else "does not exist"
+            is_old = key in self._snapshot.places
+            gone = "was deleted by an earlier operation" if is_old else "does not exist"
             raise CellNotFound(f"The cell `{key}` in {self._snapshot.path} {gone}.")
         return slot
 
@@ -452,15 +445,15 @@ def _id_of(seed: str, taken: Sequence[str]) -> str:
     return cell_id if cell_id not in taken else _id_of(f"{seed}+", taken)
 
 
-def step(effect: Effect, cell_id: str) -> Json:
-    """Return an effect as the step that a tab applies (`src/tabs/protocol.ts`)."""
-    before, after = effect.before, effect.after
+def step(change: Change, cell_id: str) -> Json:
+    """Return a change as the step that a tab applies (`src/tabs/protocol.ts`)."""
+    before, after = change.before, change.after
     if after is None:
         return {"do": "delete", "id": cell_id}
-    if effect.action == "move":
-        return {"do": "move", "id": cell_id, "to": effect.to}
+    if change.action == "move":
+        return {"do": "move", "id": cell_id, "to": change.index}
     if before is None:
-        return {"do": "insert", "index": effect.index, "cell": _stored(after, cell_id)}
+        return {"do": "insert", "index": change.index, "cell": _stored(after, cell_id)}
     if after.type != before.type:
         # JupyterLab creates a cell's widget once, for its type at that time.
         return {"do": "replace", "id": cell_id, "cell": _stored(after, cell_id)}
@@ -475,16 +468,16 @@ def step(effect: Effect, cell_id: str) -> Json:
     return found
 
 
-def inverse(effect: Effect) -> Effect:
-    """Return the effect that takes an effect back."""
-    back = replace(effect, before=effect.after, after=effect.before)
-    match effect.action:
+def inverse(change: Change) -> Change:
+    """Return the change that takes a change back."""
+    back = replace(change, before=change.after, after=change.before)
+    match change.action:
         case "insert":
             return replace(back, action="delete")
         case "delete":
             return replace(back, action="insert")
         case "move":
-            return replace(back, index=effect.to, to=effect.index)
+            return replace(back, index=change.index_before or 0)
         case _:
             return back
 

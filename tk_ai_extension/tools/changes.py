@@ -21,7 +21,6 @@ from tk_ai_extension.model.operations import (
     Operation,
     Replace,
     SetOutputs,
-    check_places,
     expecting,
 )
 from tk_ai_extension.model.proposals import (
@@ -56,12 +55,12 @@ def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
     chosen: dict[int, Cell] = {}
     for part in parts_of(ranges):
         for cell in _part(snapshot, part):
-            chosen[cell.index] = cell
+            chosen[snapshot.index(cell)] = cell
     return [chosen[index] for index in sorted(chosen)]
 
 
 def _part(snapshot: Snapshot, part: str) -> Sequence[Cell]:
-    span = None if part in snapshot.by_key else parse_span(part)
+    span = None if part in snapshot.places else parse_span(part)
     if span is None or span.is_single:
         return [snapshot.cell(part)]
     first, last = span.positions(len(snapshot.cells))
@@ -135,7 +134,7 @@ class Edit:
                 for each in self.operations
             ]
         )
-        return transaction.changes()
+        return tuple(transaction.changes)
 
     def _content(self, index: int) -> CellContent:
         cell = self.snapshot.cells[index]
@@ -199,7 +198,7 @@ def cell_step(snapshot: Snapshot, cell: Cell) -> ProposalStep:
     """Return the step that runs a cell, with all of its code."""
     return ProposalStep(
         "run",
-        f"Run {_name(cell)}",
+        f"Run {_name(snapshot, cell)}",
         cell=_reference(snapshot, cell),
         runs=True,
         lines=marked(" ", cell.source),
@@ -275,7 +274,7 @@ def _operation(
         case Replace(key, source, new_type, keep_outputs):
             assert before is not None
             assert after is not None
-            cell = snapshot.by_key[key]
+            cell = snapshot.cells[snapshot.places[key]]
             runs = run and after.type == "code"
             how = f", now {after.type}" if after.type != before.type else ""
             if keep_outputs:
@@ -284,7 +283,7 @@ def _operation(
                 how += ": same source"
             step = ProposalStep(
                 "change",
-                f"Change {'and run ' if runs else ''}{_name(cell)}{how}",
+                f"Change {'and run ' if runs else ''}{_name(snapshot, cell)}{how}",
                 cell=_reference(snapshot, cell),
                 runs=runs,
                 lines=diff_lines(before.source, source, whole=runs),
@@ -293,31 +292,31 @@ def _operation(
             return _loading(step, before, after)
         case Delete(key):
             assert before is not None
-            cell = snapshot.by_key[key]
+            cell = snapshot.cells[snapshot.places[key]]
             return ProposalStep(
                 "delete",
-                f"Delete {_name(cell)}",
+                f"Delete {_name(snapshot, cell)}",
                 cell=_reference(snapshot, cell),
                 lines=marked("-", before.source),
                 identity=(),
             )
         case Move(key, to):
-            cell = snapshot.by_key[key]
+            cell = snapshot.cells[snapshot.places[key]]
             return ProposalStep(
                 "move",
-                f"Move {_name(cell)} to position {change.index + 1}",
+                f"Move {_name(snapshot, cell)} to position {change.index + 1}",
                 cell=_reference(snapshot, cell),
                 to=change.index,
                 identity=(to,),
             )
         case SetOutputs(key, outputs):
-            cell = snapshot.by_key[key]
-            title = f"Clear the outputs of {_name(cell)}"
+            cell = snapshot.cells[snapshot.places[key]]
+            title = f"Clear the outputs of {_name(snapshot, cell)}"
             if outputs:
                 title = (
-                    f"Restore {len(outputs)} output of {_name(cell)}"
+                    f"Restore {len(outputs)} output of {_name(snapshot, cell)}"
                     if len(outputs) == 1
-                    else f"Restore {len(outputs)} outputs of {_name(cell)}"
+                    else f"Restore {len(outputs)} outputs of {_name(snapshot, cell)}"
                 )
             return ProposalStep(
                 "outputs",
@@ -343,12 +342,14 @@ def _references(content: CellContent | None) -> frozenset[str]:
 
 
 def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
-    return CellReference(cell.key, cell.index, cell.type, snapshot.address(cell), cell.hash)
+    return CellReference(
+        cell.key, snapshot.index(cell), cell.type, snapshot.address(cell), cell.hash
+    )
 
 
-def _name(cell: Cell) -> str:
+def _name(snapshot: Snapshot, cell: Cell) -> str:
     """Return a cell's name for a person, who counts cells from 1 and does not see ids."""
-    return f"{cell.type} cell {cell.index + 1}"
+    return f"{cell.type} cell {snapshot.index(cell) + 1}"
 
 
 def _position(
@@ -361,8 +362,8 @@ def _position(
             return "at the end", ("end",)
         return f"as cell {index + 1}", ("at", insert.index)
     side = "after" if insert.after is not None else "before"
-    cell = snapshot.by_key.get(key)
-    name = f"@{key}" if cell is None else f"cell {cell.index + 1}"
+    cell = snapshot.get(key)
+    name = f"@{key}" if cell is None else f"cell {snapshot.index(cell) + 1}"
     return f"{side} {name}", (side, key)
 
 
@@ -409,11 +410,11 @@ def _change_text(change: ChangedCell) -> str:
 
 def changed_cell(snapshot: Snapshot, change: Change) -> ChangedCell:
     """Return a change as it appears in a result."""
-    cell = snapshot.by_key.get(change.cell) if change.action != "delete" else None
+    cell = snapshot.get(change.cell) if change.action != "delete" else None
     return ChangedCell(
         action=change.action,
         cell=change.cell,
-        index=change.index if cell is None else cell.index,
+        index=change.index if cell is None else snapshot.index(cell),
         address=snapshot.address(cell) if cell else None,
         cell_type=cell.type if cell else None,
         diff=line_diff(change.before.source, change.after.source)
@@ -456,10 +457,9 @@ def plan_edit(
         timeout: Seconds after which a running cell is interrupted; None for no limit.
 
     Raises:
-        InvalidArguments: A source is too long or has invalid characters, or an index is out of range.
+        InvalidArguments: A source is too long or has invalid characters.
     """
     editing.check_sources(context.workspace, operations)
-    check_places(snapshot, operations)
     return Edit(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
 
 

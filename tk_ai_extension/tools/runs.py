@@ -606,7 +606,7 @@ async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult
         workspace.incarnations.end(kernel_id)
     # It may have been renamed since.
     path = notebook.path
-    steps = [Step(code=plan.code)] if plan.snapshot is None else steps_of(plan.cells)
+    steps = [Step(code=plan.code)] if plan.snapshot is None else steps_of(plan.snapshot, plan.cells)
     begun = start_steps(
         context,
         path,
@@ -635,7 +635,7 @@ async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> Execution
             context,
             edit.document.path,
             kernel_id,
-            steps_of(cells),
+            steps_of(applied.snapshot, cells),
             tool=tool,
             timeout=edit.timeout,
             entry=entry,
@@ -669,10 +669,13 @@ def code_of(applied: editing.JournaledEdit) -> list[Cell]:
     return [cell for cell in applied.written if cell.type == "code"]
 
 
-def steps_of(cells: Sequence[Cell], *, allow_errors: bool = False) -> list[Step]:
+def steps_of(
+    snapshot: Snapshot, cells: Sequence[Cell], *, allow_errors: bool = False
+) -> list[Step]:
     """Return the steps that run cells; those that their tags or the caller allow to may fail."""
+    index = snapshot.places.get  # Another cell may have been deleted since it was written.
     return [
-        Step(cell.key, cell.index, cell.source, may_fail=allow_errors or may_fail(cell))
+        Step(cell.key, index(cell.key), cell.source, may_fail=allow_errors or may_fail(cell))
         for cell in cells
     ]
 

@@ -102,7 +102,7 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
         run = workspace.executions.start(
             context.caller,
             kernel_id,
-            steps_of(runnable(snapshot.cells), allow_errors=plan.allow_errors),
+            steps_of(snapshot, runnable(snapshot.cells), allow_errors=plan.allow_errors),
             open_document=workspace.store.open,
             path=plan.path,
             timeout=plan.timeout,
@@ -264,16 +264,16 @@ async def store_outputs(context: ToolContext, execution_id: str) -> OutputsStore
             continue
         count = execution.execution_count
         is_new = status == "differs" or (ran.execution_count is None and not ran.outputs.count)
-        present = now.get(code)
+        present, index = now.get(code), verification.snapshot.index(ran)
         if present is None or _state(present) != _state(ran):
-            result.kept += [ran.index] if is_new or count != ran.execution_count else []
+            result.kept += [index] if is_new or count != ran.execution_count else []
             continue
         stored = await document.outputs(present.key)
         outputs = _counted(execution.outputs if is_new else stored, count)
         if outputs != stored or count != present.execution_count:
             replaces = stored, present.execution_count
             operations.append(SetOutputs(present.key, outputs, count, present.hash, replaces, code))
-            result.stored.append(ran.index)
+            result.stored.append(index)
     await editing.apply(workspace, context.caller, document, operations, tool="nb verify")
     return result
 

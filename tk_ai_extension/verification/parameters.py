@@ -115,7 +115,7 @@ def injection(snapshot: Snapshot, source: str) -> Operation:
         return Replace(earlier.key, source)
     content = CellContent("code", source, metadata={"tags": [INJECTED]})
     defaults = _tagged(snapshot, TAG)
-    return Insert(content, index=0 if defaults is None else defaults.index + 1)
+    return Insert(content, index=0 if defaults is None else snapshot.index(defaults) + 1)
 
 
 def unknown_parameters(snapshot: Snapshot, parameters: Mapping[str, Any]) -> list[str]:

@@ -109,8 +109,8 @@ def verify_file(
     stored = read_notebook(path.read_bytes(), path.name)
     snapshot = stored.snapshot(path.name)
     outputs = {
-        cell.key: stored.cell_json(cell.index)["outputs"]
-        for cell in snapshot.cells
+        cell.key: stored.cell_json(index)["outputs"]
+        for index, cell in enumerate(snapshot.cells)
         if cell.outputs.count
     }
     verification = Verification(snapshot, outputs, rules)

@@ -165,13 +165,14 @@ class Verification:
 
     def _cell_report(self, cell: Cell, why: str) -> CellReport:
         tags, execution = tags_of(cell), self.ended.get(cell.key)
+        index = self.snapshot.index(cell)
         if "nbval-skip" in tags:
-            return CellReport(cell.key, cell.index, "skipped", "its tags say so")
+            return CellReport(cell.key, index, "skipped", "its tags say so")
         if execution is None:
-            return CellReport(cell.key, cell.index, "not_run", why)
+            return CellReport(cell.key, index, "not_run", why)
         if execution.status not in ("ok", "error"):
             message = execution.message.partition(INTERRUPT_IGNORED)[0].strip() or execution.status
-            return CellReport(cell.key, cell.index, "failed", cut(message, MAX_MESSAGE))
+            return CellReport(cell.key, index, "failed", cut(message, MAX_MESSAGE))
         stored = self.stored.get(cell.key, ())
         chosen = "nbval-check-output" in tags or not self._rules.lax
         # A cell that has never been run has no outputs to compare, as in nbval.
@@ -182,17 +183,17 @@ class Verification:
             message, traceback = error_line(error), short_traceback(error)
             return CellReport(
                 cell.key,
-                cell.index,
+                index,
                 "failed",
                 cut(message, MAX_MESSAGE),
                 cut(traceback, MAX_TRACEBACK),
             )
         if not compares:
-            return CellReport(cell.key, cell.index, "ran")
+            return CellReport(cell.key, index, "ran")
         differences = compare_outputs(stored, _comparable(stored, execution), self._rules)
         if not differences:
-            return CellReport(cell.key, cell.index, "same")
-        return CellReport(cell.key, cell.index, "differs", *_described(differences))
+            return CellReport(cell.key, index, "same")
+        return CellReport(cell.key, index, "differs", *_described(differences))
 
 
 def _described(differences: Sequence[Difference]) -> tuple[str, str]:

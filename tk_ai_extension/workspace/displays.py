@@ -44,7 +44,7 @@ class _Cell(NamedTuple):
     def find(self, snapshot: Snapshot) -> Cell | None:
         """Return the cell in its notebook; None if it is gone, was changed, or may be another one."""
         if self.id is not None:
-            found = snapshot.by_key.get(self.id)
+            found = snapshot.get(self.id)
             return found if found is not None and found.id == self.id else None
         alike = [each for each in snapshot.cells if each.is_numbered and each.hash == self.hash]
         return alike[0] if len(alike) == 1 else None

@@ -44,13 +44,11 @@ class JournaledEdit:
 
         The snapshot may already contain later changes of others.
         """
-        now = self.snapshot.by_key
-        cells: list[Cell] = []
-        for change in last_writes(self.changes):
-            if (after := change.after) is not None:
-                index = now[change.cell].index if change.cell in now else change.index
-                cells.append(Cell(index, change.cell, after.type, after.source, after.id))
-        return tuple(sorted(cells, key=lambda cell: cell.index))
+        places = self.snapshot.places
+        changes = last_writes(self.changes)
+        changes.sort(key=lambda change: places.get(change.cell, change.index))
+        written = ((change.cell, change.after) for change in changes)
+        return tuple(Cell(key, new.type, new.source, new.id) for key, new in written if new)
 
 
 def last_writes(changes: Sequence[Change]) -> list[Change]:
@@ -240,9 +238,9 @@ async def create(
         try:
             snapshot = await document.read()
             # A save hook may have changed a source. A tab may show other cells.
-            made = [snapshot.by_key.get(cell.key, cell) for cell in made]
+            made = [snapshot.get(cell.key) or cell for cell in made]
         finally:
-            changes = tuple(map(_created, made))
+            changes = tuple(_created(index, cell) for index, cell in enumerate(made))
             recording = workspace.journal.record(
                 caller, path, tool, summary, kind="change", changes=changes
             )
@@ -257,14 +255,14 @@ async def create(
 def _cells(stored: Json) -> list[Cell]:
     cells: list[dict[str, Any]] = stored["cells"]
     return [
-        Cell(index, cell["id"], cell["cell_type"], "".join(map(str, cell["source"])), cell["id"])
-        for index, cell in enumerate(cells)
+        Cell(cell["id"], cell["cell_type"], "".join(map(str, cell["source"])), cell["id"])
+        for cell in cells
     ]
 
 
-def _created(cell: Cell) -> Change:
+def _created(index: int, cell: Cell) -> Change:
     content = CellContent(cell.type, cell.source, cell.id)
-    return Change("insert", cell.key, cell.index, after=content)
+    return Change("insert", cell.key, index, after=content)
 
 
 async def undo(

@@ -499,7 +499,7 @@ class Executions:
                 cell = writer.cell
                 if cell.source != step.code:
                     _check_source(run, step, cell)
-                step.code, step.index = cell.source, cell.index
+                step.code, step.index = cell.source, writer.index
                 if not cell.source.strip():
                     step.status = "ok"
                     step.execution = Execution("ok")

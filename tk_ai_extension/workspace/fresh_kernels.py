@@ -104,8 +104,9 @@ class VerificationRun(FreshKernelSupervisor):
     @property
     def steps(self) -> list[Step]:
         """The steps that run its cells without writing their outputs into the notebook."""
+        snapshot = self.verification.snapshot
         return [
-            Step(index=cell.index, code=cell.source, on_status=self.verification.observe)
+            Step(index=snapshot.index(cell), code=cell.source, on_status=self.verification.observe)
             for cell in self.verification.cells
         ]
 

@@ -157,7 +157,7 @@ def compared_outputs(changes: Iterable[Change], snapshot: Snapshot) -> list[str]
             continue
         state = len(after.outputs), after.execution_count
         if _by_id(change):
-            cell = snapshot.by_key.get(change.cell)
+            cell = snapshot.get(change.cell)
             found = [] if cell is None or _state(cell) != state else [cell]
         else:
             # Neither its position nor its source is known: later changes are undone first.

@@ -82,7 +82,7 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
     if edit_mode != "delete" and new_source is None:
         raise InvalidArguments(f"{edit_mode} needs `new_source`.")
     last = f"cell-{len(snapshot.cells)}"
-    is_end = edit_mode == "replace" and cell_id == last and last not in snapshot.by_key
+    is_end = edit_mode == "replace" and cell_id == last and last not in snapshot.places
     operation: Operation
     if edit_mode == "insert" or is_end:
         if cell_type is None:

@@ -102,7 +102,8 @@ async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited
     if kernel_id is None or not cells:
         return result
     try:
-        begun = start_steps(context, path, kernel_id, steps_of(cells), tool=tool)
+        steps = steps_of(applied.snapshot, cells)
+        begun = start_steps(context, path, kernel_id, steps, tool=tool)
         execution = await follow(context, begun, edit.wait)
     except ToolError as error:
         # The run was not queued, or a cell was deleted while it waited in the queue.

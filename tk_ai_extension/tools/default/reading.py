@@ -119,7 +119,7 @@ async def list_cells(
         warnings=list(snapshot.warnings),
         cells=[
             CellLine(
-                index=cell.index,
+                index=index,
                 cell=short[cell.key],
                 cell_type=cell.type,
                 execution_count=cell.execution_count,
@@ -133,7 +133,7 @@ async def list_cells(
                 output_size=cell.outputs.size,
                 output_types=_kinds(cell.outputs) if cell.outputs.count else [],
             )
-            for cell in shown
+            for index, cell in enumerate(shown, start)
         ],
     )
 
@@ -184,7 +184,7 @@ async def read_cell(
     result = CellRead(
         notebook=document.path,
         cell=found.key,
-        index=found.index,
+        index=snapshot.index(found),
         address=snapshot.address(found),
         cell_type=found.type,
         source=found.source,
@@ -248,14 +248,14 @@ async def read_notebook(
             raise InvalidArguments("`lines` cannot be used with the raw view.")
         return await _raw(context, document, snapshot, chosen, budget)
     texts = (
-        {cell.index: cell.source for cell in chosen}
+        {cell.key: cell.source for cell in chosen}
         if view == "editable"
         else await _readings(document, chosen, budget)
     )
-    shown = _within(chosen[: len(texts)], lambda cell: texts[cell.index], budget)
+    shown = _within(chosen[: len(texts)], lambda cell: texts[cell.key], budget)
     partial = len(shown) < len(snapshot.cells)
     if view == "editable":
-        content = celltext.render(snapshot, [cell.index for cell in shown] if partial else None)
+        content = celltext.render(snapshot, [*map(snapshot.index, shown)] if partial else None)
     else:
         content = _reading_text(context, snapshot, shown, texts, partial=partial)
     if lines is None:
@@ -287,7 +287,7 @@ def _within(chosen: list[Cell], text_of: Callable[[Cell], str], budget: int) -> 
 
 def _next_range(snapshot: Snapshot, chosen: list[Cell], shown: list[Cell]) -> str | None:
     """Return the range of the requested cells that are not shown; None if all are."""
-    rest = [cell.index for cell in chosen[len(shown) :]]
+    rest = [*map(snapshot.index, chosen[len(shown) :])]
     if rest and len(rest) == len(snapshot.cells) - rest[0]:
         return f"{rest[0]}-"
     return format_ranges(rest) or None
@@ -300,15 +300,15 @@ _SHORT = "_short_outputs"
 """The key under which a `Cell` caches the text of its outputs."""
 
 
-async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) -> dict[int, str]:
-    """Return the texts of cells in the reading view, by index, until the budget is spent."""
-    texts: dict[int, str] = {}
+async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) -> dict[str, str]:
+    """Return the texts of cells in the reading view, by key, until the budget is spent."""
+    texts: dict[str, str] = {}
     spent = 0
     for cell in cells:
         text = cell.source
         if cell.outputs.count and (outputs := await _short_outputs(document, cell)):
             text = f"{text}\n{outputs}" if text else outputs
-        texts[cell.index] = text
+        texts[cell.key] = text
         spent += len(text)
         if spent > budget:
             break
@@ -335,12 +335,12 @@ def _reading_text(
     context: ToolContext,
     snapshot: Snapshot,
     shown: list[Cell],
-    texts: dict[int, str],
+    texts: dict[str, str],
     *,
     partial: bool,
 ) -> str:
     state = cell_states(context, snapshot, shown)
-    span = f" cells:{format_ranges([cell.index for cell in shown])}" if partial else ""
+    span = f" cells:{format_ranges([*map(snapshot.index, shown)])}" if partial else ""
     parts = [
         f"# notebook {snapshot.path} rev:{snapshot.revision}{span}; outputs after {OUTPUT_MARK.strip()}"
     ]
@@ -348,7 +348,7 @@ def _reading_text(
         notes = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
         if cell.key in state and state[cell.key] not in ("fresh", "never"):
             notes += f" {state[cell.key]}"
-        parts += [f"{celltext.marker(snapshot, cell)}{notes}", texts[cell.index]]
+        parts += [f"{celltext.marker(snapshot, cell)}{notes}", texts[cell.key]]
     return "\n".join(parts)
 
 
@@ -365,9 +365,12 @@ async def _raw(
     if stored is not None:
         # Encode cell by cell, and only those that are shown.
         shown = await asyncio.to_thread(
-            _within, chosen, lambda cell: _encoded({"cells": [stored[cell.index]]}), budget
+            _within,
+            chosen,
+            lambda cell: _encoded({"cells": [stored[snapshot.index(cell)]]}),
+            budget,
         )
-        notebook = {**notebook, "cells": [stored[cell.index] for cell in shown]}
+        notebook = {**notebook, "cells": [stored[snapshot.index(cell)] for cell in shown]}
     content = await asyncio.to_thread(_encoded, notebook)
     whole: str | None = None
     if len(content) > budget + _BESIDE_CELLS:

@@ -145,7 +145,7 @@ def _matches(
             Match(
                 notebook=snapshot.path,
                 cell=snapshot.short_keys[cell.key],
-                index=cell.index,
+                index=snapshot.index(cell),
                 where=where,
                 line=number,
                 text=line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…",
