@@ -32,7 +32,7 @@ MAX_ARGUMENTS = 120
 """Maximum characters of a call's arguments in the output."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure_chat(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `nb chat`."""
     parser.add_argument(
         "message", nargs="*", help="the message; - reads standard input (default: a dialogue)"
@@ -167,7 +167,7 @@ class Dialogue:
         if event["kind"] == "text":
             self._text(event)
         elif event["kind"] == "permission":
-            self._note(f"The agent wants to run {event['tool']}:\n{_proposed(event['proposal'])}")
+            self._note(f"The agent wants to run {event['tool']}:\n{event['preview']}")
         else:
             self._note(_described(event))
 
@@ -191,15 +191,6 @@ class Dialogue:
             sys.stdout.write("\n")
             sys.stdout.flush()
         self._in_line, self._block = False, None
-
-
-def _proposed(proposal: Mapping[str, Any]) -> str:
-    """Return a proposal: its steps with their code or diff."""
-    lines: list[str] = []
-    for step in proposal["steps"] or [{**proposal, "lines": ()}]:
-        lines.append(f"  {step['title']}")
-        lines += [f"  {line['mark']}{line['text']}" for line in step["lines"]]
-    return "\n".join(lines)
 
 
 def _described(event: Mapping[str, Any]) -> str:

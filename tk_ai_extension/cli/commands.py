@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
+from tk_ai_extension.cli.chat import MODES, chat, configure_chat
 from tk_ai_extension.cli.parsing import (
     STDIN,
     Parser,
@@ -253,7 +254,7 @@ def _lab(session: Session, args: argparse.Namespace) -> int:
 # -- run and verify whole notebooks
 
 _OF_FILES = ("output", "parameter", "parameters_file", "kernel", "allow_errors")
-"""Options of `nb run` for whole notebooks."""
+"""Options of `nb run` for whole notebooks alone."""
 
 
 def configure_run(parser: Parser) -> None:
@@ -299,8 +300,7 @@ def configure_run(parser: Parser) -> None:
 )
 def _run(session: Session, args: argparse.Namespace) -> int:
     is_whole = re.fullmatch(r"[^\n!%?()=;'\"]+\.ipynb", args.code) is not None
-    refused = ("notebook", "wait") if is_whole else _OF_FILES
-    for name in refused:
+    for name in ("notebook",) if is_whole else _OF_FILES:
         if getattr(args, name) is not None:
             what = "a whole notebook" if is_whole else "code"
             raise Refused(f"run: --{name.replace('_', '-')} is not for {what}.")
@@ -448,7 +448,7 @@ def _configure_mcp(parser: Parser) -> None:
     parser.add_argument("--toolsets", help="toolsets to offer, such as default,omp")
     parser.add_argument(
         "--mode",
-        choices=("plan", "ask", "edit", "auto"),
+        choices=MODES,
         help="permission mode: what runs without approval (default: auto)",
     )
     parser.add_argument(
@@ -487,24 +487,14 @@ def _completion(session: Session, args: argparse.Namespace) -> int:
     return session.show(script, {"shell": args.shell, "script": script})
 
 
-def _configure_chat(parser: Parser) -> None:
-    from tk_ai_extension.cli.chat import configure
-
-    configure(parser)
-
-
-@command(
+command(
     "chat",
     "Chat with Claude, who works in the notebook: one message, or a dialogue.",
     'nb chat "why is the last cell slow?"',
     'nb chat -n sales.ipynb --mode auto "plot the prices"',
     "nb chat                             # a dialogue, in the open notebook's chat",
-    configure=_configure_chat,
-)
-def _chat(session: Session, args: argparse.Namespace) -> int:
-    from tk_ai_extension.cli.chat import chat
-
-    return chat(session, args)
+    configure=configure_chat,
+)(chat)
 
 
 def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> int:
