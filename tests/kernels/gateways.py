@@ -114,7 +114,9 @@ KERNEL_GATEWAY = Program(
     "c.KernelGatewayApp.auth_token = '{token}'\n"
     # The kernel of the tests' environment: the gateway's own may be years old.
     "c.KernelSpecManager.ensure_native_kernel = False\n"
-    "c.JupyterWebsocketPersonality.list_kernels = True\n",
+    "c.JupyterWebsocketPersonality.list_kernels = True\n"
+    # By default it drops what is printed beyond 1 MB a second.
+    "c.ZMQChannelsWebsocketConnection.iopub_data_rate_limit = 1e9\n",
     ("--KernelGatewayApp.ip=127.0.0.1", "--KernelGatewayApp.port={port}"),
 )
 ENTERPRISE_GATEWAY = Program(

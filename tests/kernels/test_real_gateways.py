@@ -13,6 +13,8 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server, running_server
 from tests.kernels.gateways import ENTERPRISE_GATEWAY, KERNEL_GATEWAY, running_gateway
+from tests.support import faults
+from tests.support.executor_bench import ExecutorBench, run
 from tests.support.executor_faults import EndOfKernelConformance
 from tests.support.executor_outputs import OutputConformance
 from tests.support.executors import SharingConformance, StatusConformance
@@ -51,4 +53,9 @@ async def server(program: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 class TestGateway(StatusConformance, SharingConformance, OutputConformance, EndOfKernelConformance):
-    pass
+    async def test_ten_megabytes_in_a_hundred_thousand_lines_are_kept(
+        self, bench: ExecutorBench
+    ) -> None:
+        outcome = await run(bench, faults.print_lines(100_000, width=100))
+        numbers = [int(line) for line in outcome.text().splitlines()]
+        assert (outcome.status, numbers) == ("ok", list(range(100_000)))
