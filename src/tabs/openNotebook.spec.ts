@@ -45,8 +45,7 @@ class Page {
   async save(): Promise<string[]> {
     this._context.model.dirty = true;
     const { left } = (await this.open.answer({ method: 'save' })) as { left: ILeft };
-    const runs: [number, number][] = left.order ?? [[0, this._file.length]];
-    const order = runs.flatMap(([first, end]) =>
+    const order = left.order.flatMap(([first, end]) =>
       Array.from({ length: end - first }, (_, n) => first + n)
     );
     this._file = order.map(number => ({ ...this._file[number], ...left.cells[number] }));

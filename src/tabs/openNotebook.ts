@@ -211,7 +211,7 @@ export class OpenNotebook {
       return null;
     }
     return {
-      left: { cells, ...(versions.orderVersion > version && { order }) },
+      left: { cells, order },
       state: { content: { ...content, cells: present }, version: versions.now, keys: names }
     };
   }

@@ -50,9 +50,9 @@ export interface ILeft {
   base: string;
   /**
    * The cells by their numbers in the file, new ones by negative numbers, as runs of consecutive ones:
-   * the first, and the one after the last. Absent if the order stays.
+   * the first, and the one after the last.
    */
-  order?: [number, number][];
+  order: [number, number][];
   /** The new cells, and of others the fields that differ, by these numbers. */
   cells: Record<number, object>;
 }

@@ -2,7 +2,7 @@ import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { Contents } from '@jupyterlab/services';
 
-import { Refusal } from './protocol';
+import { type ILeft, Refusal } from './protocol';
 import { code, notebook } from '../testing/notebooks';
 import { SaveQueue } from './saveQueue';
 
@@ -29,7 +29,7 @@ class Bench {
   taken: { file: Content; base: Content | null }[] = [];
   changes = 0;
   /** What the server can write; null if a save writes everything. */
-  unsaved: { cells: Record<number, object> } | null = null;
+  unsaved: Omit<ILeft, 'base'> | null = null;
   readonly model = new Model();
   /** What becomes of the next save. */
   next: 'saved' | 'lost' | 'asked' = 'saved';
@@ -146,7 +146,7 @@ describe('SaveQueue', () => {
     const before = bench.file;
     bench.model.content = notebook([code('a'), code('agent')]);
     bench.context.model.dirty = true;
-    bench.unsaved = { cells: { 1: {} } };
+    bench.unsaved = { order: [[0, 2]], cells: { 1: {} } };
     expect(await bench.saving.save()).toEqual({ base: JSON.stringify(before), ...bench.unsaved });
     const saved = bench.context.save();
     await Promise.resolve();
@@ -164,7 +164,7 @@ describe('SaveQueue', () => {
     const bench = new Bench();
     bench.model.content = notebook([code('a'), code('agent')]);
     bench.model.cells = [{ type: 'code', trusted: true, outputs: { length: 1 } }];
-    bench.unsaved = { cells: {} };
+    bench.unsaved = { order: [], cells: {} };
     await bench.saving.save();
     bench.file = notebook([code('a'), code('agent')]);
     bench.saving.written('hash');
@@ -177,7 +177,7 @@ describe('SaveQueue', () => {
   it('saves by itself what the server has not written', async () => {
     const bench = new Bench();
     bench.context.model.dirty = true;
-    bench.unsaved = { cells: {} };
+    bench.unsaved = { order: [], cells: {} };
     await bench.saving.save();
     bench.saving.written(null);
     expect(bench.context.model.dirty).toBe(true);

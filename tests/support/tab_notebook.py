@@ -106,10 +106,7 @@ class TabNotebook:
             cells[str(number)] = {name: now[name] for name in now if old.get(name) != now[name]}
         self.held = asyncio.Event()
         self._held_as = self.version, present
-        left: Json = {"base": self.hash, "cells": cells}
-        if self._order_at > self.saved_version:
-            left["order"] = order
-        return left
+        return {"base": self.hash, "order": order, "cells": cells}
 
     def written(self, digest: str | None) -> None:
         """Note that the server has written the file, or has not."""

@@ -417,7 +417,7 @@ class StoredDocument(NotebookDocument):
             made.clear()
             if notebook.digest != left["base"]:
                 return notebook
-            made.append(notebook.saved(left.get("order"), left["cells"]))
+            made.append(notebook.saved(left["order"], left["cells"]))
             return made[0]
 
         async with self.notebook.writing:

@@ -166,13 +166,11 @@ class StoredNotebook:
                 bodies[slot] = body
         return self.replaced(bodies).reordered(order, contents)
 
-    def saved(
-        self, order: Sequence[Sequence[int]] | None, cells: Mapping[str, Json]
-    ) -> StoredNotebook:
+    def saved(self, order: Sequence[Sequence[int]], cells: Mapping[str, Json]) -> StoredNotebook:
         """Return the notebook as a page has it; see `edited`.
 
         Args:
-            order: The cells in their order in the page; None if it is the file's.
+            order: The cells in their order in the page.
             cells: The new cells, and for others the fields that differ, by their numbers.
         """
         contents: dict[int, CellContent] = {}
@@ -180,7 +178,7 @@ class StoredNotebook:
             slot = int(number)
             old = self.cell_json(slot) if slot >= 0 else {}
             contents[slot] = cellforms.content_of({**old, **cell}, self.nbformat)
-        return self.edited([(0, len(self.cells))] if order is None else order, contents)
+        return self.edited(order, contents)
 
     def replaced(self, bodies: Mapping[int, EncodedCell]) -> StoredNotebook:
         """Return the notebook with some cells, by index, rewritten; itself without any."""

@@ -13,7 +13,7 @@ from itertools import chain, compress, count, pairwise
 from operator import attrgetter, ne
 from typing import Any
 
-from tk_ai_extension.model.cells import CellContent, Snapshot, cell_keys, source_hash
+from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.diffs import text_edits
 from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, InvalidNotebook
@@ -189,14 +189,7 @@ class EditTransaction:
         if content.id and not self._is_taken(content.id):
             return content.id
         if restores and content.id:
-            taken = self._snapshot.get(content.id)
-            self._conflicts.append(
-                {
-                    "cell": content.id,
-                    "address": content.id if taken is None else self._snapshot.address(taken),
-                    "source": None if taken is None else taken.source,
-                }
-            )
+            self._add_conflict(content.id, self._snapshot.get(content.id))
         while self._is_taken(fresh := new_cell_id()):
             pass
         return fresh
@@ -261,7 +254,7 @@ class EditTransaction:
         if operation.replaces is not None:
             outputs, count = operation.replaces
             if count != before.execution_count or not same_outputs(outputs, before.outputs):
-                self._add_conflict(operation.cell, slot)
+                self._add_conflict(operation.cell, self._snapshot.cells[slot])
         if operation.code is not None:
             self._need_code(operation.cell, slot, operation.code)
         after = replace(
@@ -274,7 +267,7 @@ class EditTransaction:
         """Compare the code that made a cell's outputs; a difference is a conflict."""
         last = self._snapshot.code_hashes.get(code)
         if last is None:
-            self._add_conflict(key, slot)
+            self._add_conflict(key, self._snapshot.cells[slot])
         else:
             self._code_end = max(self._code_end, self._snapshot.index(last) + 1)
 
@@ -356,13 +349,12 @@ class EditTransaction:
                 f"An earlier operation changes the source of `{key}` in {self._snapshot.path}.",
                 hint="Give the hash of the source that it leaves.",
             )
-        self._add_conflict(key, slot)
+        self._add_conflict(key, cell)
 
-    def _add_conflict(self, key: str, slot: int) -> None:
-        cell = self._snapshot.cells[slot]
-        self._conflicts.append(
-            {"cell": key, "address": self._snapshot.address(cell), "source": cell.source}
-        )
+    def _add_conflict(self, key: str, cell: Cell | None) -> None:
+        address = key if cell is None else self._snapshot.address(cell)
+        source = None if cell is None else cell.source
+        self._conflicts.append({"cell": key, "address": address, "source": source})
 
 
 @dataclass(frozen=True, slots=True)
