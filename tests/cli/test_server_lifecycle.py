@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from contextlib import suppress
 
@@ -25,6 +26,14 @@ def test_code_runs_whether_or_not_a_server_runs(nb: Nb, words: list[str]) -> Non
     assert beside.err == alone.err == ""
     kernels = nb("ps", "--json").json["kernels"]
     assert sorted(kernel["notebooks"][0] for kernel in kernels) == ["a.ipynb", "b.ipynb"]
+
+
+def test_code_runs_in_a_project_that_was_cloned_again(nb: Nb) -> None:
+    for _ in range(2):
+        shutil.rmtree(nb.root)
+        nb.notebook("a.ipynb", "1 + 1")
+        nb("run", "a.ipynb")
+    assert nb.read("a.ipynb").cells[0].outputs[0].data["text/plain"] == "2"
 
 
 async def test_commands_that_begin_together_share_one_server(nb: Nb) -> None:

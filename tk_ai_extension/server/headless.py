@@ -56,11 +56,13 @@ class ProjectKernelManager(AsyncMappingKernelManager):
             shutil.rmtree(private_folder(left.stem.partition("-")[2]), ignore_errors=True)
 
     async def start_kernel(self, **options: Any) -> str:
-        """Start a kernel; `git clean` may have removed the folder of its connection file.
+        """Start a kernel; the project may have been cloned again, without the folder of connection files.
 
         Raises:
             KernelUnsupported: no sandbox works, or none for this kernelspec.
         """
+        # jupyter_client asks for the working directory, which a new clone has not kept.
+        os.chdir(self.root_dir)
         make_private(Path(self.kernels_dir))
         confinement = await self.services.confinement()
         return await super().start_kernel(confinement=confinement, **options)
