@@ -1,6 +1,6 @@
 import type { ISharedCell, YCodeCell } from '@jupyter/ydoc';
 import type * as nbformat from '@jupyterlab/nbformat';
-import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
+import type { INotebookModel, Notebook, NotebookPanel } from '@jupyterlab/notebook';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 import { JSONExt, UUID } from '@lumino/coreutils';
@@ -279,6 +279,9 @@ export class OpenNotebook {
     const active = this._panels().map(panel => panel.content.activeCell?.model.id);
     applySteps(this.context.model.sharedModel, steps, keyOf);
     this._keepActive(active);
+    if (steps.some(step => step.do === 'delete')) {
+      this._panels().forEach(({ content }) => keepInSight(content));
+    }
   }
 
   private _isCurrent({ needs, since }: IApply): boolean {
@@ -333,4 +336,12 @@ export class OpenNotebook {
   private readonly _saving: SaveQueue | RoomSave;
   private _caughtUp: Promise<void> = Promise.resolve();
   private readonly _operations = new Set<string>();
+}
+
+/** Scroll to the last cell if all that were in view are deleted: below it there is empty space. */
+function keepInSight(content: Notebook): void {
+  const { bottom } = content.widgets.at(-1)?.node.getBoundingClientRect() ?? { bottom: 0 };
+  if (bottom < content.outerNode.getBoundingClientRect().top) {
+    void content.scrollToItem(content.widgets.length - 1);
+  }
 }
