@@ -113,7 +113,7 @@ function notify(
   verification: IVerified['verification'],
   trans: TranslationBundle
 ): void {
-  const { status, total, problems, left_out } = verification;
+  const { status, problems, left_out } = verification;
   if (status === 'interrupted') {
     Notification.info(trans.__('The run of %1 from the top was stopped.', name), SHOWN);
     return;
@@ -122,12 +122,7 @@ function notify(
     Notification.success(
       status === 'runs'
         ? trans.__('%1 runs from the top. It has no saved outputs to compare.', name)
-        : trans._n(
-            '%2 runs from the top: %1 cell gives the saved outputs.',
-            '%2 runs from the top: %1 cells give the saved outputs.',
-            total,
-            name
-          ),
+        : trans.__('%1 runs from the top, with the saved outputs.', name),
       SHOWN
     );
     return;
@@ -194,12 +189,11 @@ function show(
   };
   for (const { cell, index, status: state, message, diff } of problems) {
     const position = numberOf(index);
-    const what = message;
     add(
       cell,
       state === 'failed'
-        ? trans.__('Cell %1 failed: %2', position, what)
-        : trans.__('Cell %1 has other outputs: %2', position, what),
+        ? trans.__('Cell %1 failed: %2', position, message)
+        : trans.__('Cell %1 has other outputs: %2', position, message),
       diff
     );
   }

@@ -24,7 +24,7 @@ export function EmptyChat(): JSX.Element {
         <>
           <p>{trans.__('No model is connected yet. A short tour shows what Claude can do.')}</p>
           <div className="tk-Start-buttons">
-            <Button primary onClick={() => void controller.ask('start')}>
+            <Button primary onClick={() => void controller.ask(trans.__('Take the tour'))}>
               {trans.__('Take the tour')}
             </Button>
             <Button onClick={() => void commands.execute('tk-ai:connect')}>

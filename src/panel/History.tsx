@@ -69,6 +69,11 @@ export function History({ chat: key }: IProps): JSX.Element {
         autoFocus
         onChange={event => setQuery(event.target.value)}
       />
+      {found.length === 0 && (
+        <p className="tk-Empty" aria-hidden="true">
+          {none}
+        </p>
+      )}
       <ul className="tk-History-list" aria-label={trans.__('Chats')}>
         {found.map(chat => (
           <Entry
@@ -82,11 +87,6 @@ export function History({ chat: key }: IProps): JSX.Element {
           />
         ))}
       </ul>
-      {found.length === 0 && (
-        <p className="tk-Empty" aria-hidden="true">
-          {none}
-        </p>
-      )}
       <div className="tk-Announced" role="status">
         {found.length === 0 ? none : query !== '' && trans._n('%1 chat', '%1 chats', found.length)}
       </div>

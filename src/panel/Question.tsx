@@ -260,7 +260,7 @@ const WRITES: ReadonlySet<string> = new Set([
 ]);
 
 /** Return the title of a request. */
-function useTitle({ effect, notebook, proposal }: PermissionInfo): string {
+function useTitle({ author, caller, effect, notebook, proposal }: PermissionInfo): string {
   const { trans } = useServices();
   const { steps, kernel } = proposal;
   // A change that counts as running loads something from another host.
@@ -270,7 +270,7 @@ function useTitle({ effect, notebook, proposal }: PermissionInfo): string {
       ? trans.__('Run this in %1?', visible(notebook))
       : kernel !== null
         ? trans.__('Run this in the kernel?')
-        : trans.__('Run this on the server?');
+        : trans.__('Let %1 run this on the server?', shortName(caller ?? author));
   }
   return notebook === null
     ? trans.__('Approve this call?')

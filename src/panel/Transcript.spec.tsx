@@ -473,6 +473,6 @@ describe('an empty chat', () => {
     await stage.settle();
     fireEvent.click(button('Take the tour'));
     await stage.settle();
-    expect(stage.sent).toMatchObject([{ message: 'start' }]);
+    expect(stage.sent).toMatchObject([{ message: 'Take the tour' }]);
   });
 });

@@ -65,7 +65,7 @@ async function readServerFile(
 ): Promise<Found> {
   const { type, mimetype, size } = await contents.get(path, { content: false });
   if (type === 'directory') {
-    return { label: name, attachment: { kind: 'folder', path: name } };
+    return { label: name || '/', attachment: { kind: 'folder', path: name } };
   }
   // It is null if the server does not know the type.
   const mime = (mimetype as string | null) ?? '';
