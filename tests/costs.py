@@ -43,9 +43,9 @@ COSTS = (
     cost("execute_cell", 10, 9_900, 10_200, transactions=2),
     cost("overwrite_cell", 10, 5_600, 7_500, transactions=1),
     cost("insert_and_execute_cell", 10, 11_700, 13_400, transactions=2),
-    cost("overwrite_cell", 500, 5_600, 7_500, transactions=1),
-    cost("list_cells", 500, 5_300, 6_000, transactions=0),
-    cost("insert_cell", 500, 5_500, 7_400, transactions=1),
+    cost("overwrite_cell", 500, 5_500, 7_500, transactions=1),
+    cost("list_cells", 500, 4_900, 5_500, transactions=0),
+    cost("insert_cell", 500, 5_400, 7_300, transactions=1),
     cost("insert_and_execute_cell", 500, 11_900, 13_600, transactions=2),
 )
 """The calls, in the order in which they are measured."""

@@ -411,6 +411,8 @@ def states(
     selected = [
         cell for cell in (snapshot.cells if cells is None else cells) if cell.type == "code"
     ]
+    if not records and not running:
+        return {cell.key: "never" for cell in selected}
     result: dict[str, CellState] = {
         cell.key: _own_state(cell, records.get(cell.key), running) for cell in selected
     }

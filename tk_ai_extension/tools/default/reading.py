@@ -27,6 +27,8 @@ LINE = 100
 """Maximum characters of a first line in a list."""
 READ_BUDGET = 40_000
 """Default maximum characters of a notebook in one result."""
+BESIDE = 20
+"""Characters that a cell counts beside its text, for its marker."""
 MAX_BUDGET = 1_000_000_000
 """More characters than any notebook has."""
 
@@ -247,17 +249,14 @@ async def read_notebook(
         if lines is not None:
             raise InvalidArguments("`lines` cannot be used with the raw view.")
         return await _raw(context, document, snapshot, chosen, budget)
-    texts = (
-        {cell.key: cell.source for cell in chosen}
-        if view == "editable"
-        else await _readings(document, chosen, budget)
-    )
-    shown = _within(chosen[: len(texts)], lambda cell: texts[cell.key], budget)
-    partial = len(shown) < len(snapshot.cells)
     if view == "editable":
+        shown = _within(chosen, lambda cell: cell.source, budget)
+        partial = len(shown) < len(snapshot.cells)
         content = celltext.render(snapshot, [*map(snapshot.index, shown)] if partial else None)
     else:
-        content = _reading_text(context, snapshot, shown, texts, partial=partial)
+        texts = await _readings(document, chosen, budget)
+        shown = chosen[: len(texts)]
+        content = _reading_text(context, snapshot, shown, texts)
     if lines is None:
         editing.mark_seen(workspace, caller, snapshot, shown)
     else:
@@ -279,7 +278,7 @@ def _within(chosen: list[Cell], text_of: Callable[[Cell], str], budget: int) -> 
     """Return the first cells with texts that fit the budget, at least one."""
     spent = 0
     for position, cell in enumerate(chosen):
-        spent += len(text_of(cell)) + 20
+        spent += len(text_of(cell)) + BESIDE
         if spent > budget and position > 0:
             return chosen[:position]
     return chosen
@@ -300,18 +299,18 @@ _SHORT = "_short_outputs"
 """The key under which a `Cell` caches the text of its outputs."""
 
 
-async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) -> dict[str, str]:
-    """Return the texts of cells in the reading view, by key, until the budget is spent."""
-    texts: dict[str, str] = {}
+async def _readings(document: NotebookDocument, cells: list[Cell], budget: int) -> list[str]:
+    """Return the texts of the first cells in the reading view that fit the budget, at least one."""
+    texts: list[str] = []
     spent = 0
     for cell in cells:
         text = cell.source
         if cell.outputs.count and (outputs := await _short_outputs(document, cell)):
             text = f"{text}\n{outputs}" if text else outputs
-        texts[cell.key] = text
-        spent += len(text)
-        if spent > budget:
+        spent += len(text) + BESIDE
+        if spent > budget and texts:
             break
+        texts.append(text)
     return texts
 
 
@@ -335,20 +334,19 @@ def _reading_text(
     context: ToolContext,
     snapshot: Snapshot,
     shown: list[Cell],
-    texts: dict[str, str],
-    *,
-    partial: bool,
+    texts: list[str],
 ) -> str:
     state = cell_states(context, snapshot, shown)
+    partial = len(shown) < len(snapshot.cells)
     span = f" cells:{format_ranges([*map(snapshot.index, shown)])}" if partial else ""
     parts = [
         f"# notebook {snapshot.path} rev:{snapshot.revision}{span}; outputs after {OUTPUT_MARK.strip()}"
     ]
-    for cell in shown:
+    for cell, text in zip(shown, texts, strict=True):
         notes = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
-        if cell.key in state and state[cell.key] not in ("fresh", "never"):
-            notes += f" {state[cell.key]}"
-        parts += [f"{celltext.marker(snapshot, cell)}{notes}", texts[cell.key]]
+        if (known := state.get(cell.key, "never")) not in ("fresh", "never"):
+            notes += f" {known}"
+        parts += [f"{celltext.marker(snapshot, cell)}{notes}", text]
     return "\n".join(parts)
 
 
