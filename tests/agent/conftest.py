@@ -19,8 +19,8 @@ from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.context import ChatSetup
 from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.setup import ChatSetup
 from tk_ai_extension.agent.store import ChatStore
 from tk_ai_extension.workspace.permissions import Answer as Approval
 

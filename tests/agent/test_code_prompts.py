@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.agent.code.prompts import (
+from tk_ai_extension.agent.code import (
+    CellAbove,
+    CompletionRequest,
+    EditRequest,
     completion_of,
     completion_prompt,
     edit_prompt,
     source_of,
-)
-from tk_ai_extension.agent.code.requests import (
-    CellAbove,
-    CompletionRequest,
-    EditRequest,
 )
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.agent.prompts import PromptFolders
+from tk_ai_extension.agent.setup import ChatSetup
 
 OWNER = "ada"
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> PromptFolders:
+def folders(tmp_path: Path) -> ChatSetup:
     for name in ("root", "home"):
         (tmp_path / name).mkdir()
-    return PromptFolders(tmp_path / "root", tmp_path / "home", frozenset({OWNER}))
+    return ChatSetup(tmp_path / "root", tmp_path / "home", owners=frozenset({OWNER}))
 
 
 def write(base: Path | None, path: str, text: str) -> Path:
@@ -29,7 +29,7 @@ def write(base: Path | None, path: str, text: str) -> Path:
 
 @pytest.mark.proves("rest:chat")
 async def test_commands_and_skills_are_listed_with_what_they_say_of_themselves(
-    folders: PromptFolders,
+    folders: ChatSetup,
 ) -> None:
     write(
         folders.root,
@@ -43,14 +43,14 @@ async def test_commands_and_skills_are_listed_with_what_they_say_of_themselves(
     write(folders.root, "skills/hidden/SKILL.md", "---\nuser-invocable: false\n---\nBe quiet.")
     write(folders.root, "commands/notes.txt", "none")
     write(folders.home, "commands/review.md", "Mine.")
-    found = await folders.list(OWNER)
+    found = await folders.prompts(OWNER)
     assert [(each["name"], each["origin"]) for each in found] == [
         ("clean", "project"),
         ("plots:line", "project"),
         ("review", "user"),
     ]
     assert found[0]["description"] == "Clean data"
-    review = next(each for each in await folders.list("bob") if each["name"] == "review")
+    review = next(each for each in await folders.prompts("bob") if each["name"] == "review")
     assert review["origin"] == "project"
     assert (review["description"], review["hint"]) == ("Review a cell", "[cell] [how]")
     assert review["path"] == ".claude/commands/review.md"
@@ -72,14 +72,14 @@ async def test_commands_and_skills_are_listed_with_what_they_say_of_themselves(
     ],
 )
 async def test_a_message_that_calls_a_prompt_becomes_its_text(
-    folders: PromptFolders, prompt: str, message: str, expected: str
+    folders: ChatSetup, prompt: str, message: str, expected: str
 ) -> None:
     write(folders.root, "commands/p.md", prompt)
     assert await folders.expand(OWNER, message) == expected
 
 
 @pytest.mark.proves("rest:chat")
-async def test_nothing_in_a_prompt_is_carried_out(folders: PromptFolders, tmp_path: Path) -> None:
+async def test_nothing_in_a_prompt_is_carried_out(folders: ChatSetup, tmp_path: Path) -> None:
     secret = tmp_path / "root" / "secret.txt"
     secret.write_text("hunter2", encoding="utf-8")
     ran = tmp_path / "ran"
@@ -94,7 +94,7 @@ async def test_nothing_in_a_prompt_is_carried_out(folders: PromptFolders, tmp_pa
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
 @pytest.mark.parametrize("link", ["file", "skill", "commands", ".claude"])
 async def test_no_link_leads_out_of_the_project(
-    folders: PromptFolders, tmp_path: Path, link: str
+    folders: ChatSetup, tmp_path: Path, link: str
 ) -> None:
     write(tmp_path / "outside", "commands/p.md", "Secret.")
     write(tmp_path / "outside", "skills/p/SKILL.md", "Secret.")
@@ -108,5 +108,5 @@ async def test_no_link_leads_out_of_the_project(
     }[link]
     (inside / target).parent.mkdir(parents=True, exist_ok=True)
     (inside / target).symlink_to(outside / target)
-    assert await folders.list(OWNER) == []
+    assert await folders.prompts(OWNER) == []
     assert await folders.expand(OWNER, "/p") == "/p"

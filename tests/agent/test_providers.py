@@ -15,9 +15,8 @@ import pytest
 from tests.agent.conftest import WITHIN, processes, rest, talk_with
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ScriptedModel
-from tk_ai_extension.agent.claude.client import ClaudeBackend
+from tk_ai_extension.agent.claude.client import DESCRIPTORS, ClaudeBackend
 from tk_ai_extension.agent.claude.connections import FILE, ClaudeModels, ConnectionStore
-from tk_ai_extension.agent.claude.process import DESCRIPTORS
 from tk_ai_extension.agent.claude.providers import (
     Provider,
     ProviderSettings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,21 @@ import pytest
 from tests.agent.conftest import USER, Open, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.context import ChatSetup
-from tk_ai_extension.agent.user_servers import FILE, UserServers
+from tk_ai_extension.agent.setup import FILE, ChatSetup
 
 SECRET = "5ec4e7-value"
 SERVER = Path(__file__).parent / "own_server.py"
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> UserServers:
+def servers(tmp_path: Path) -> ChatSetup:
     (tmp_path / "own").mkdir()
-    return UserServers(tmp_path / "own", frozenset({USER}), environment={"TOKEN": SECRET})
+    return ChatSetup(
+        folder=tmp_path / "own", owners=frozenset({USER}), environment={"TOKEN": SECRET}
+    )
 
 
-def write(servers: UserServers, **entries: object) -> Path:
+def write(servers: ChatSetup, **entries: object) -> Path:
     assert servers.folder is not None
     file = servers.folder / FILE
     file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
@@ -40,7 +42,7 @@ def entry(**env: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("threat:secrets")
-async def test_the_screen_gets_no_argument_variable_or_header(servers: UserServers) -> None:
+async def test_the_screen_gets_no_argument_variable_or_header(servers: ChatSetup) -> None:
     write(
         servers,
         program={"command": "/opt/bin/tool", "args": [SECRET], "env": {"KEY": "${TOKEN}"}},
@@ -50,16 +52,16 @@ async def test_the_screen_gets_no_argument_variable_or_header(servers: UserServe
             "headers": {"Authorization": SECRET},
         },
     )
-    program, remote = await servers.enabled(USER)
+    program, remote = await servers.servers(USER)
     assert (dict(program.env), remote.url) == ({"KEY": SECRET}, f"https://api.example/{SECRET}")
-    info = await servers.info(USER)
+    info = await servers.servers_info(USER)
     assert [(each["name"], each["place"]) for each in info["servers"]] == [
         ("program", "tool"),
         ("remote", "api.example"),
     ]
     assert SECRET not in json.dumps(info) + repr((program, remote, servers))
-    assert await servers.enabled("bob") == ()
-    assert (await servers.info("bob"))["file"] == ""
+    assert await servers.servers("bob") == ()
+    assert (await servers.servers_info("bob"))["file"] == ""
 
 
 @pytest.mark.proves("chat:servers-own")
@@ -77,47 +79,50 @@ async def test_the_screen_gets_no_argument_variable_or_header(servers: UserServe
     ],
 )
 async def test_an_invalid_entry_is_shown_and_not_used(
-    servers: UserServers, entry: dict[str, Any], problem: str
+    servers: ChatSetup, entry: dict[str, Any], problem: str
 ) -> None:
     write(servers, bad=entry, good={"command": "a", "unknown": 1})
-    bad, good = (await servers.info(USER))["servers"]
+    bad, good = (await servers.servers_info(USER))["servers"]
     assert problem in bad["problem"]
     assert good["problem"] == ""
-    assert [each.name for each in await servers.enabled(USER)] == ["good"]
+    assert [each.name for each in await servers.servers(USER)] == ["good"]
 
 
 @pytest.mark.proves("chat:servers-own")
-async def test_a_server_is_switched_off_in_its_entry(servers: UserServers) -> None:
+async def test_a_server_is_switched_off_in_its_entry(servers: ChatSetup) -> None:
     write(servers, a={"command": "a"}, b={"command": "b", "disabled": True})
-    assert [each.name for each in await servers.enabled(USER)] == ["a"]
-    assert [each["enabled"] for each in (await servers.info(USER))["servers"]] == [True, False]
+    assert [each.name for each in await servers.servers(USER)] == ["a"]
+    assert [each["enabled"] for each in (await servers.servers_info(USER))["servers"]] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.proves("chat:servers-own")
 @pytest.mark.skipif(os.name == "nt", reason="modes of files")
-async def test_a_file_that_others_can_write_is_not_used(servers: UserServers) -> None:
+async def test_a_file_that_others_can_write_is_not_used(servers: ChatSetup) -> None:
     file = write(servers, a={"command": "a"})
     file.chmod(0o666)
-    assert await servers.enabled(USER) == ()
-    assert "others can read or write" in (await servers.info(USER))["problem"]
+    assert await servers.servers(USER) == ()
+    assert "others can read or write" in (await servers.servers_info(USER))["problem"]
 
 
 @pytest.mark.proves("chat:servers-own")
-async def test_an_administrator_can_forbid_them(servers: UserServers) -> None:
+async def test_an_administrator_can_forbid_them(servers: ChatSetup) -> None:
     write(servers, a={"command": "a"})
-    servers.allowed = False
-    assert await servers.enabled(USER) == ()
-    info = await servers.info(USER)
+    servers = replace(servers, allowed=False)
+    assert await servers.servers(USER) == ()
+    info = await servers.servers_info(USER)
     assert (info["allowed"], info["servers"]) == (False, [])
 
 
 @pytest.mark.proves("chat:servers-own", "threat:secrets")
 async def test_a_chat_calls_a_tool_of_a_server_once_the_person_approves_it(
-    open_chats: Open, harness: ToolHarness, servers: UserServers, tmp_path: Path
+    open_chats: Open, harness: ToolHarness, servers: ChatSetup, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
     write(servers, mine=entry(NOTES=str(notes), TOKEN=SECRET), gone={"command": "no-such-thing"})
-    talk = open_chats(setup=ChatSetup(servers=servers))
+    talk = open_chats(setup=servers)
     policy = harness.workspace.policy
     note = ToolUse("mcp__mine__note", {"text": "one"})
 

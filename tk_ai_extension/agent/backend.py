@@ -24,9 +24,9 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.models import ModelProvider
+from tk_ai_extension.agent.setup import ServerConfig
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.turn import AgentAction
-from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Image, Registry

@@ -23,7 +23,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
-from tk_ai_extension.agent.context import ChatSetup, content, find_instructions, instructions
+from tk_ai_extension.agent.context import content, instructions
 from tk_ai_extension.agent.events import (
     Began,
     Done,
@@ -33,9 +33,9 @@ from tk_ai_extension.agent.events import (
     Sent,
 )
 from tk_ai_extension.agent.requests import Message, shown
+from tk_ai_extension.agent.setup import ChatSetup, ServerConfig, find_instructions
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, Checkpoint
 from tk_ai_extension.agent.turn import AgentAction, Turn
-from tk_ai_extension.agent.user_servers import ServerConfig
 from tk_ai_extension.mcp.calls import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -397,7 +397,7 @@ class LiveChat:
         """Return the agent, started if there is none or if the provider or the history has changed."""
         backend = self._services.agent_of(turn.message.model)
         provider = await backend.provider()
-        wanted = (backend, provider, await self._services.setup.servers.enabled(self.user))
+        wanted = (backend, provider, await self._services.setup.servers(self.user))
         if self._agent is not None and self._agent.alive and self.started_for == wanted:
             return self._agent
         await self._close_agent()

@@ -262,7 +262,7 @@ class Chats:
         about = await self._notebook(user, request)
         model = await self._services.model(request.model)
         await self._check(about)
-        text = await self.setup.prompts.expand(user, request.message)
+        text = await self.setup.expand(user, request.message)
         return Message(request.model_copy(update={"message": text}), about, model)
 
     async def _approval(self, chat: Chat, request: ChatRequest) -> Message:

@@ -1,4 +1,4 @@
-"""The context of a chat: its instructions and setup, and what a person sees with a message, within limits.
+"""The context of a chat: its instructions, and what a person sees with a message, within limits.
 
 Everything here is data from notebooks and files. It stands between tags that it cannot
 forge, and the system prompt says that it holds no instructions. What is shown in full counts as read.
@@ -9,13 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from tk_ai_extension.agent.backend import ContentBlock, TextBlock
-from tk_ai_extension.agent.prompts import PromptFolders, PromptInfo
 from tk_ai_extension.agent.requests import (
     Attachment,
     CellAttachment,
@@ -31,12 +27,11 @@ from tk_ai_extension.agent.requests import (
     label_of,
     shown,
 )
-from tk_ai_extension.agent.user_servers import ServersInfo, UserServers
 from tk_ai_extension.mcp.calls import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.encoding import encodable_text
-from tk_ai_extension.model.errors import FileMissing, ToolError
+from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Image, Registry, ToolContext
 from tk_ai_extension.tools.runs import present
@@ -46,9 +41,6 @@ PART = 12_000
 """Maximum length of a part of the context, in characters: an outline, a source, outputs, a variable."""
 FILE = 30_000
 """Maximum length of an attached file, in characters."""
-
-PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
-"""Names of files with a project's instructions; the first one found is used."""
 
 _MARK = re.compile(r"<(?=[\s/]*seen)", re.IGNORECASE)
 """Matches the tags around the context, in any spelling."""
@@ -86,54 +78,6 @@ def instructions(agent: str, project: str) -> str:
     if project:
         parts.append(f"Instructions of this project:\n\n{project}")
     return "\n\n".join(parts)
-
-
-async def find_instructions(workspace: Workspace) -> tuple[str | None, str]:
-    """Return the name and the text of the file of the project's instructions, if there is one.
-
-    Raises:
-        ToolError: It cannot be read.
-    """
-    for name in PROJECT_FILES:
-        with suppress(FileMissing):
-            return name, await workspace.files.read_text(name)
-    return None, ""
-
-
-class ChatSetupInfo(TypedDict):
-    """What a user's chats are set up with.
-
-    Attributes:
-        instructions: The file of instructions below the root; None if there is none.
-    """
-
-    instructions: str | None
-    prompts: list[PromptInfo]
-    servers: ServersInfo
-
-
-@dataclass(frozen=True)
-class ChatSetup:
-    """What the chats of a server are set up with.
-
-    Attributes:
-        prompts: Prompts in files.
-        servers: The user's MCP servers.
-    """
-
-    prompts: PromptFolders = field(default_factory=PromptFolders)
-    servers: UserServers = field(default_factory=UserServers)
-
-    async def info(self, workspace: Workspace, user: str) -> ChatSetupInfo:
-        """Return what a user's chats are set up with now."""
-        name = None
-        with suppress(ToolError):
-            name, _ = await find_instructions(workspace)
-        return {
-            "instructions": name,
-            "prompts": await self.prompts.list(user),
-            "servers": await self.servers.info(user),
-        }
 
 
 async def content(

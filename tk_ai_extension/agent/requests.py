@@ -28,14 +28,16 @@ APPROVED = "The plan is approved: carry it out."
 _Address = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class _Strict(BaseModel):
+class RequestBody(BaseModel):
+    """A body of a request: unknown fields are refused."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 _Short = Annotated[str, Field(max_length=2_000)]
 
 
-class ConnectRequest(_Strict):
+class ConnectRequest(RequestBody):
     """A connection to a model, as a user enters it.
 
     Attributes:
@@ -50,7 +52,7 @@ class ConnectRequest(_Strict):
     project: _Short = ""
 
 
-class _Attachment(_Strict):
+class _Attachment(RequestBody):
     title: Annotated[str | None, Field(max_length=200)] = None
     """What the page calls it; the server's label if omitted."""
 
@@ -174,7 +176,7 @@ def shown(attachment: Attachment) -> str:
     return attachment.title or label_of(attachment)
 
 
-class ChatRequest(_Strict):
+class ChatRequest(RequestBody):
     """The body of ``POST /api/tk-ai/mcp/chat``."""
 
     message: Annotated[str, Field(max_length=MAX_MESSAGE)]

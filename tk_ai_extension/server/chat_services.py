@@ -9,10 +9,8 @@ from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.client import ClaudeBackend
 from tk_ai_extension.agent.claude.connections import user_folder
-from tk_ai_extension.agent.context import ChatSetup
-from tk_ai_extension.agent.prompts import PromptFolders
+from tk_ai_extension.agent.setup import ChatSetup
 from tk_ai_extension.agent.store import ChatStore
-from tk_ai_extension.agent.user_servers import UserServers
 from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.server.handlers.handler import owner_name
 from tk_ai_extension.server.services import CHATS, Managers, ServerComponents
@@ -43,9 +41,6 @@ def build_chats(
             name: AcpBackend(command, state / "acp", root if app.acp_in_project else None)
             for name, command in models.commands.items()
         },
-        setup=ChatSetup(
-            PromptFolders(root, owners=owners),
-            UserServers(user_folder(), owners, allowed=app.chat_mcp_servers),
-        ),
+        setup=ChatSetup(root, folder=user_folder(), owners=owners, allowed=app.chat_mcp_servers),
     )
     return Chats(services)

@@ -13,15 +13,15 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
-from tk_ai_extension.agent.code.requests import (
+from tk_ai_extension.agent.code import (
     CompletedCode,
     CompletionRequest,
     EditedCell,
     EditRequest,
 )
-from tk_ai_extension.agent.context import ChatSetupInfo
 from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
-from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest
+from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, RequestBody
+from tk_ai_extension.agent.setup import ChatSetupInfo
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
@@ -52,12 +52,6 @@ __all__ = [
 
 _Name = Annotated[str, Field(min_length=1)]
 _Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
-
-
-class RequestBody(BaseModel):
-    """A body of a request: unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class StopRequest(RequestBody):

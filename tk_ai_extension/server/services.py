@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.acp.commands import AgentCommand
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.claude.connections import ClaudeModels
-    from tk_ai_extension.agent.code.assistant import CodeAssistant
+    from tk_ai_extension.agent.code import CodeAssistant
     from tk_ai_extension.agent.models import ModelsInfo
     from tk_ai_extension.agent.store import ChatStore
     from tk_ai_extension.mcp.http import McpHttp
@@ -540,10 +540,9 @@ class Services:
         return mcp
 
     async def _load_code(self) -> CodeAssistant:
-        await self._import("tk_ai_extension.agent.code.assistant")
+        await self._import("tk_ai_extension.agent.code")
         self._check_open()
-        from tk_ai_extension.agent.code.assistant import CodeAssistant
-        from tk_ai_extension.agent.code.variable_names import VariableNames
+        from tk_ai_extension.agent.code import CodeAssistant, VariableNames
 
         names = VariableNames(self.workspace, self.owner)
         return CodeAssistant(self._components.models.claude.provider, names)

@@ -15,9 +15,9 @@ from tk_ai_extension.server.handlers.handler import (
 from tk_ai_extension.server.handlers.operations import operation
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.context import ChatSetupInfo
     from tk_ai_extension.agent.models import ConnectionInfo
     from tk_ai_extension.agent.requests import ConnectRequest
+    from tk_ai_extension.agent.setup import ChatSetupInfo
 
 
 class ConnectionHandler(TkAIHandler):

@@ -1,0 +1,405 @@
+"""What a person's chats are set up with: the project's instructions, prompts in files, and MCP servers.
+
+Prompts are commands and skills, as Claude Code has them. A prompt is text. It becomes the person's message
+when they send ``/name arguments``, and nothing in it is carried out: no field of the front matter grants or
+runs anything, and lines that begin with ``!`` or name a file by ``@`` stay text.
+
+The MCP servers are in ``mcp.json`` in this package's folder of the user's Jupyter configuration, in the
+format that other clients have: ``{"mcpServers": {"name": {"command": …, "args": […], "env": {…}}}}``. No
+file of a project is read: it would name programs that run as the user. The agent starts the servers and
+asks for each call of their tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
+
+from tk_ai_extension.agent.requests import MAX_MESSAGE
+from tk_ai_extension.model.errors import FileMissing, LimitReached, ToolError
+from tk_ai_extension.model.private_files import PrivateFileError, read_private
+from tk_ai_extension.notebooks.files import open_regular
+from tk_ai_extension.workspace.workspace import Workspace
+
+PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
+"""Names of files with a project's instructions; the first one found is used."""
+
+FILE = "mcp.json"
+
+MAX_FILE = 64_000
+"""Maximum size of a prompt's file, in bytes; a longer one is not offered."""
+
+Origin = Literal["user", "project"]
+"""Where a prompt is from: the folder of the user's own, or the project's."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_CALL = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.:-]{0,300})(?:\s+(.*))?", re.DOTALL)
+_FRONT_MATTER = re.compile(r"---[ \t]*\n((?:.*\n)*?)---[ \t]*(?:\n|\Z)")
+_FIELD = re.compile(
+    r"^([A-Za-z][A-Za-z0-9_-]*):[ \t]*(?:[|>]-?[ \t]*$)?(.*(?:\n[ \t]+.*)*)", re.MULTILINE
+)
+_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS|([1-9]))(?![A-Za-z0-9_])")
+
+
+class PromptInfo(TypedDict):
+    """A prompt, for a list of them.
+
+    Attributes:
+        name: What a person types after ``/``.
+        description: What it is for; may be empty.
+        hint: Its arguments; may be empty.
+        origin: Whose it is.
+        path: The file, relative to the root or to the home folder.
+    """
+
+    name: str
+    description: str
+    hint: str
+    origin: Origin
+    path: str
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}")
+
+
+def _filled(text: str, info: ValidationInfo) -> str:
+    """Return a text with the values of the variables in it; the context has them."""
+    values = cast("Mapping[str, str]", info.context)
+
+    def value(found: re.Match[str]) -> str:
+        default: str | None = found[2]
+        known = values.get(found[1], default)
+        if known is None:
+            raise PydanticCustomError(
+                "no_variable", "the variable {name} is not set", {"name": found[1]}
+            )
+        return known
+
+    return _VARIABLE.sub(value, text)
+
+
+_Text = Annotated[str, AfterValidator(_filled)]
+
+
+class ServerConfig(BaseModel):
+    """A server, as its entry in the file says how it is reached. Fields of other clients are ignored.
+
+    Attributes:
+        name: Its name.
+        command: The program; empty for a server with an address.
+        args: Its arguments.
+        env: Variables of its environment.
+        url: The address; empty for a program.
+        headers: Headers of each request to the address.
+        disabled: Whether chats do not use it.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,32}$")]
+    type: Literal["stdio", "http", "streamable-http"] | None = None
+    command: _Text = ""
+    args: Annotated[list[_Text], Field(repr=False)] = []
+    env: Annotated[dict[str, _Text], Field(repr=False)] = {}
+    url: Annotated[_Text, Field(repr=False)] = ""
+    headers: Annotated[dict[str, _Text], Field(repr=False)] = {}
+    disabled: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> ServerConfig:
+        if bool(self.command) == bool(self.url):
+            raise PydanticCustomError("no_place", "it needs either `command` or `url`")
+        try:
+            is_address = urlsplit(self.url).scheme in ("", "http", "https")
+        except ValueError:
+            is_address = False
+        if not is_address:
+            raise PydanticCustomError("no_address", "its `url` is no address")
+        return self
+
+    @property
+    def place(self) -> str:
+        """The name of the program, or the host of the address; without arguments, which may be secret."""
+        return Path(self.command).name or urlsplit(self.url).hostname or ""
+
+
+class _File(BaseModel):
+    servers: Annotated[dict[str, dict[str, Any]], Field(alias="mcpServers")]
+
+
+class ServerStatus(TypedDict):
+    """A server of the user's, without its arguments, variables and headers.
+
+    Attributes:
+        name: Its name.
+        place: The program, or the host of the address; empty for an entry with a problem.
+        enabled: Whether chats use it.
+        problem: Why it cannot be used; empty if it can.
+    """
+
+    name: str
+    place: str
+    enabled: bool
+    problem: str
+
+
+class ServersInfo(TypedDict):
+    """The MCP servers of a user.
+
+    Attributes:
+        allowed: Whether chats may use servers here.
+        file: The path of the file, for the user who runs the server; else empty.
+        problem: Why the file cannot be used; empty if it can.
+    """
+
+    allowed: bool
+    file: str
+    problem: str
+    servers: list[ServerStatus]
+
+
+async def find_instructions(workspace: Workspace) -> tuple[str | None, str]:
+    """Return the name and the text of the file of the project's instructions, if there is one.
+
+    Raises:
+        ToolError: It cannot be read.
+    """
+    for name in PROJECT_FILES:
+        with suppress(FileMissing):
+            return name, await workspace.files.read_text(name)
+    return None, ""
+
+
+class ChatSetupInfo(TypedDict):
+    """What a user's chats are set up with.
+
+    Attributes:
+        instructions: The file of instructions below the root; None if there is none.
+    """
+
+    instructions: str | None
+    prompts: list[PromptInfo]
+    servers: ServersInfo
+
+
+@dataclass(frozen=True)
+class ChatSetup:
+    """What the chats of a server are set up with. Files are read when they are needed.
+
+    Attributes:
+        root: The root folder, whose ``.claude`` has prompts; None if there are no files.
+        home: The home folder of the user who runs the server, for prompts of their own.
+        folder: The folder of the file of MCP servers; None for no servers.
+        owners: The names of that user; others get the project's prompts only, and no servers.
+        allowed: Whether the administrator allows servers.
+        environment: Variables for ``${NAME}`` in the file of MCP servers.
+    """
+
+    root: Path | None = None
+    home: Path = field(default_factory=Path.home)
+    folder: Path | None = None
+    owners: frozenset[str] = frozenset()
+    allowed: bool = True
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    async def info(self, workspace: Workspace, user: str) -> ChatSetupInfo:
+        """Return what a user's chats are set up with now, without secrets."""
+        name = None
+        with suppress(ToolError):
+            name, _ = await find_instructions(workspace)
+        return {
+            "instructions": name,
+            "prompts": await self.prompts(user),
+            "servers": await self.servers_info(user),
+        }
+
+    async def prompts(self, user: str) -> list[PromptInfo]:
+        """Return a user's prompts by name; of two with one name only the user's own."""
+        return [info for info, _ in await asyncio.to_thread(self._prompts, user)]
+
+    async def expand(self, user: str, text: str) -> str:
+        """Return the text of a message: a prompt with its arguments, or the same text if it calls none.
+
+        Raises:
+            LimitReached: The message would be too long.
+        """
+        called = _CALL.fullmatch(text.strip())
+        if called is None:
+            return text
+        prompts = await asyncio.to_thread(self._prompts, user)
+        prompt = next((body for info, body in prompts if info["name"] == called[1]), "")
+        message = with_arguments(prompt, (called[2] or "").strip()) if prompt else ""
+        if len(message) > MAX_MESSAGE:
+            raise LimitReached(
+                f"With the prompt /{called[1]} the message has more than {MAX_MESSAGE} characters."
+            )
+        return message or text
+
+    async def servers(self, user: str) -> tuple[ServerConfig, ...]:
+        """Return the MCP servers that a user's chats use."""
+        found, _ = await asyncio.to_thread(self._servers, user)
+        servers = [each for each in found.values() if isinstance(each, ServerConfig)]
+        return tuple(each for each in servers if not each.disabled)
+
+    async def servers_info(self, user: str) -> ServersInfo:
+        """Return a user's MCP servers for the screen."""
+        found, problem = await asyncio.to_thread(self._servers, user)
+        is_owner = self.folder is not None and user in self.owners
+        return {
+            "allowed": is_owner and self.allowed,
+            "file": str(self.folder / FILE) if self.folder is not None and is_owner else "",
+            "problem": problem,
+            "servers": [_status(name, server) for name, server in found.items()],
+        }
+
+    def _prompts(self, user: str) -> list[tuple[PromptInfo, str]]:
+        found = _collect(self.root, "project") if self.root is not None else {}
+        if user in self.owners:
+            found |= _collect(self.home, "user")
+        return [found[name] for name in sorted(found)]
+
+    def _servers(self, user: str) -> tuple[dict[str, ServerConfig | str], str]:
+        """Return a user's servers by name, and what is wrong with the file.
+
+        Of an entry that cannot be used, it returns why, without its values.
+        """
+        if self.folder is None or user not in self.owners or not self.allowed:
+            return {}, ""
+        try:
+            text = read_private(self.folder / FILE, refused_bits=0o022)
+            entries = {} if text is None else _File.model_validate_json(text).servers
+        except PrivateFileError as error:
+            return {}, error.message
+        except ValidationError:
+            return {}, "It is no JSON object with objects in `mcpServers`."
+        return {name: self._server(name, entry) for name, entry in entries.items()}, ""
+
+    def _server(self, name: str, entry: dict[str, Any]) -> ServerConfig | str:
+        try:
+            return ServerConfig.model_validate({**entry, "name": name}, context=self.environment)
+        except ValidationError as error:
+            problems = [
+                ": ".join([*filter(None, [".".join(map(str, each["loc"]))]), each["msg"]])
+                for each in error.errors()
+            ]
+            return "; ".join(problems)
+
+
+def with_arguments(prompt: str, arguments: str) -> str:
+    r"""Return the text of a prompt with its arguments.
+
+    ``$ARGUMENTS`` stands for all arguments, ``$1`` to ``$9`` for one. Arguments that the text has
+    no place for follow it.
+
+    >>> with_arguments("Compare $1 with $2.", "'a b' $1")
+    'Compare a b with $1.'
+    >>> with_arguments("Look.", "here")
+    'Look.\n\nARGUMENTS: here'
+    """
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        # An apostrophe.
+        words = arguments.split()
+
+    def given(found: re.Match[str]) -> str:
+        number = found[1]
+        return arguments if number is None else "".join(words[int(number) - 1 : int(number)])
+
+    text, places = _PLACEHOLDER.subn(given, prompt)
+    if arguments and not places:
+        text += f"\n\nARGUMENTS: {arguments}"
+    return text.strip()
+
+
+def _collect(base: Path, origin: Origin) -> dict[str, tuple[PromptInfo, str]]:
+    """Return the prompts in the folder ``.claude`` of a folder, with their texts, by name.
+
+    No link may lead out of a project. The folders of the user's own may be links.
+    """
+    found: dict[str, tuple[PromptInfo, str]] = {}
+    for path, name in _files(base / ".claude"):
+        real = Path(os.path.realpath(path))
+        if origin == "project" and not real.is_relative_to(os.path.realpath(base)):
+            continue
+        fields, body = front_matter(_text(real))
+        if not body.strip() or fields.get("user-invocable", "").lower() == "false":
+            continue
+        info: PromptInfo = {
+            "name": name,
+            "description": fields.get("description", ""),
+            "hint": fields.get("argument-hint", ""),
+            "origin": origin,
+            "path": path.relative_to(base).as_posix(),
+        }
+        found.setdefault(name, (info, body))
+    return found
+
+
+def _files(base: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files of prompts, with the name of each (``folder:name`` below)."""
+    commands, skills = base / "commands", base / "skills"
+    for path in sorted(commands.rglob("*.md")):
+        names = path.relative_to(commands).with_suffix("").parts
+        if all(map(_NAME.fullmatch, names)):
+            yield path, ":".join(names)
+    for path in sorted(skills.glob("*/SKILL.md")):
+        if _NAME.fullmatch(path.parent.name):
+            yield path, path.parent.name
+
+
+def _text(path: Path) -> str:
+    """Return the text of a regular file without links in its path; empty if it is none, or too large."""
+    try:
+        with BufferedReader(open_regular(path)) as file:
+            data = file.read(MAX_FILE + 1)
+        return "" if len(data) > MAX_FILE else data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def front_matter(text: str) -> tuple[Mapping[str, str], str]:
+    r"""Return the fields of a front matter, and the text after it.
+
+    Only fields with a text are read. It is not parsed as YAML: people write hints such as
+    ``[file] [line]``, which are none.
+
+    >>> front_matter("---\ndescription: 'Sums'\nargument-hint: [a] [b]\n---\nAdd $1 and $2.")
+    ({'description': 'Sums', 'argument-hint': '[a] [b]'}, 'Add $1 and $2.')
+    """
+    text = "\n".join(text.splitlines())
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        return {}, text
+    fields = {
+        each[1].lower(): " ".join(each[2].split()).strip("'\"")
+        for each in _FIELD.finditer(found[1])
+    }
+    return fields, text[found.end() :]
+
+
+def _status(name: str, server: ServerConfig | str) -> ServerStatus:
+    if isinstance(server, str):
+        return {"name": name, "place": "", "enabled": False, "problem": server}
+    return {"name": name, "place": server.place, "enabled": not server.disabled, "problem": ""}
