@@ -433,10 +433,6 @@ export interface RetriedEvent extends EventHead {
   attempt: number;
   /** Maximum number of attempts. */
   attempts: number;
-  /** Delay until the next attempt. */
-  seconds: number;
-  /** The HTTP status of the provider's response, if there was one. */
-  status: number | null;
   /** The reason, in a word. */
   reason: string;
 }
@@ -545,16 +541,13 @@ export interface TextDeltaEvent extends EventHead {
   kind: 'text';
   /** Number of the block in this turn, from 0, counting thinking blocks. */
   block: number;
-  /** Offset of the piece in the block, in characters. */
-  start: number;
-  /** The piece. */
+  /** The piece, which follows the block's earlier ones. */
   text: string;
 }
 /** A piece of Claude's thinking; see `TextDelta`. */
 export interface ThinkingDeltaEvent extends EventHead {
   kind: 'thinking';
   block: number;
-  start: number;
   text: string;
 }
 /** An item of the agent's to-do list. */
@@ -626,8 +619,6 @@ export interface UsedEvent extends EventHead {
   session_cost_usd: number | null;
   /** Duration from the message to the end. */
   seconds: number;
-  /** Number of requests to the model. */
-  requests: number;
 }
 /** A variable. */
 export interface Variable {

@@ -8,7 +8,7 @@ it('draws a diagram again in another theme, and leaves other code as it is', asy
   const stage = new Stage();
   await stage.say('Draw it.');
   const text = '```mermaid\ngraph LR\n```\n\n```python\nx = 1\n```\n';
-  await stage.happens({ kind: 'text', block: 0, start: 0, text });
+  await stage.happens({ kind: 'text', block: 0, text });
   const blocks = (): Element[] => [...stage.node.querySelectorAll('.tk-Code > div:last-child')];
   const [diagram, code] = blocks();
   act(() => stage.store.update(state => ({ ...state, theme: 'JupyterLab Dark' })));

@@ -40,9 +40,9 @@ describe('the cards', () => {
     const stage = new Stage();
     await stage.say('Hello');
     await stage.happens(
-      { kind: 'thinking', block: 0, start: 0, text: 'Hm' },
-      { kind: 'text', block: 1, start: 0, text: 'I look ' },
-      { kind: 'text', block: 1, start: 7, text: 'at it.' },
+      { kind: 'thinking', block: 0, text: 'Hm' },
+      { kind: 'text', block: 1, text: 'I look ' },
+      { kind: 'text', block: 1, text: 'at it.' },
       { kind: 'notice', text: 'The kernel was started.' },
       DONE
     );
@@ -390,7 +390,7 @@ describe('a connection that is lost', () => {
     fireEvent.click(button('Reconnect'));
     await stage.settle();
     expect(screen.queryByRole('alert')).toBeNull();
-    await stage.happens({ kind: 'text', block: 0, start: 0, text: 'There.' });
+    await stage.happens({ kind: 'text', block: 0, text: 'There.' });
     expect(screen.getByText('There.')).toBeTruthy();
   });
 });

@@ -203,7 +203,7 @@ describe('an answer', () => {
     await stage.say('Count.');
     await stage.happens(
       written('One, two,'),
-      { kind: 'text', block: 1, start: 0, text: 'and cut' },
+      { kind: 'text', block: 1, text: 'and cut' },
       { kind: 'discarded', block: 0 },
       written('One, two, three.'),
       DONE

@@ -39,8 +39,8 @@ it('draws a diagram once it is whole', async () => {
   const stage = new Stage();
   await stage.say('Draw it.');
   const code = (): string => stage.node.querySelector('.tk-Code')?.textContent ?? '';
-  await stage.happens({ kind: 'text', block: 0, start: 0, text: '```mermaid\ngraph' });
+  await stage.happens({ kind: 'text', block: 0, text: '```mermaid\ngraph' });
   expect(code()).toBe('mermaid```\ngraph\n```');
-  await stage.happens({ kind: 'text', block: 0, start: 16, text: ' LR\n```\n' });
+  await stage.happens({ kind: 'text', block: 0, text: ' LR\n```\n' });
   expect(code()).toBe('mermaid```mermaid\ngraph LR\n```');
 });

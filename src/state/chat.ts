@@ -25,8 +25,6 @@ export interface IText {
   kind: 'text' | 'thinking';
   block: number;
   text: string;
-  /** Its length in code points. */
-  length: number;
 }
 
 export interface INotice {

@@ -146,29 +146,18 @@ function isWritten(item: Item): item is IText {
   return item.kind === 'text' || item.kind === 'thinking';
 }
 
-/** Insert a piece of text at its offset in its block, so that a repeated piece has no effect. */
+/** Append a piece of text to its block. */
 function written(
   items: readonly Item[],
   kind: IText['kind'],
-  piece: { block: number; start: number; text: string }
+  piece: { block: number; text: string }
 ): readonly Item[] {
   const place = items.findLastIndex(item => isWritten(item) && item.block === piece.block);
   const block = items[place];
   if (block === undefined || !isWritten(block)) {
-    return [...items, { kind, block: piece.block, ...grown('', 0, piece) }];
+    return [...items, { kind, block: piece.block, text: piece.text }];
   }
-  return items.with(place, { ...block, ...grown(block.text, block.length, piece) });
-}
-
-/** Append a piece. Offsets are code points, while strings have UTF-16 units. */
-function grown(
-  text: string,
-  length: number,
-  piece: { start: number; text: string }
-): { text: string; length: number } {
-  const added = Array.from(piece.text).length;
-  const kept = piece.start < length ? Array.from(text).slice(0, piece.start).join('') : text;
-  return { text: kept + piece.text, length: Math.min(piece.start, length) + added };
+  return items.with(place, { ...block, text: block.text + piece.text });
 }
 
 function withCall(turn: ITurn, id: string, change: (call: ICall) => ICall): ITurn {

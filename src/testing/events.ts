@@ -84,8 +84,7 @@ export const USAGE = {
   cache_read_tokens: 0,
   cache_write_tokens: 0,
   session_cost_usd: null,
-  seconds: 1,
-  requests: 1
+  seconds: 1
 } as const;
 
 /** The end of a turn with a plan. */

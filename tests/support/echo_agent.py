@@ -120,13 +120,13 @@ class EchoSession(TaskSession):
                         _, tool, arguments = line.split(maxsplit=2)
                         await self._call(tool, arguments)
                 case ["wait"]:
-                    self.events.put_nowait(TextDelta(0, 0, "Waiting."))
+                    self.events.put_nowait(TextDelta(0, "Waiting."))
                     await asyncio.Event().wait()
                 case ["recall"]:
                     said = "\n".join(self._kept[:-1])
-                    self.events.put_nowait(TextDelta(0, 0, said))
+                    self.events.put_nowait(TextDelta(0, said))
                 case _:
-                    self.events.put_nowait(TextDelta(0, 0, text))
+                    self.events.put_nowait(TextDelta(0, text))
         finally:
             self.events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
 
@@ -135,7 +135,7 @@ class EchoSession(TaskSession):
         self.events.put_nowait(ToolCalled(call, tool, given))
         result = await self._call_tool(call, tool, given)
         texts = [each.text for each in result.content if isinstance(each, types.TextContent)]
-        self.events.put_nowait(TextDelta(0, 0, "\n".join(texts)))
+        self.events.put_nowait(TextDelta(0, "\n".join(texts)))
 
 
 def _text(content: Sequence[ContentBlock]) -> str:

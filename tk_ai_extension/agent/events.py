@@ -1,8 +1,6 @@
 """Events of a chat: plain data, numbered within the chat, JSON-serializable.
 
-Clients receive these and nothing else; the transcript stores them. Deltas name their block
-and their offset in it, so that a client that reconnects in the middle of a block, or reads
-it from the transcript as one piece, can place them.
+Clients receive these and nothing else; the transcript stores them.
 """
 
 from __future__ import annotations
@@ -63,14 +61,12 @@ class TextDelta:
 
     Attributes:
         block: Number of the block in this turn, from 0, counting thinking blocks.
-        start: Offset of the piece in the block, in characters.
-        text: The piece.
+        text: The piece, which follows the block's earlier ones.
     """
 
     kind: ClassVar[str] = "text"
 
     block: int
-    start: int
     text: str
 
 
@@ -81,7 +77,6 @@ class ThinkingDelta:
     kind: ClassVar[str] = "thinking"
 
     block: int
-    start: int
     text: str
 
 
@@ -257,7 +252,6 @@ class Used:
         session_cost_usd: Cost of the agent's session up to the end of the turn, in US dollars, as the
             agent reports it; None if unknown.
         seconds: Duration from the message to the end.
-        requests: Number of requests to the model.
     """
 
     kind: ClassVar[str] = "usage"
@@ -268,7 +262,6 @@ class Used:
     cache_write_tokens: int
     session_cost_usd: float | None
     seconds: float
-    requests: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +271,6 @@ class Retried:
     Attributes:
         attempt: The number of this attempt, from 1.
         attempts: Maximum number of attempts.
-        seconds: Delay until the next attempt.
-        status: The HTTP status of the provider's response, if there was one.
         reason: The reason, in a word.
     """
 
@@ -287,8 +278,6 @@ class Retried:
 
     attempt: int
     attempts: int
-    seconds: float
-    status: int | None
     reason: str
 
 

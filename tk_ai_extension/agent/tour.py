@@ -123,5 +123,5 @@ class TourSession(TaskSession):
 
     def _say(self, text: str) -> None:
         """Write a text block."""
-        self.events.put_nowait(TextDelta(self._texts, 0, text))
+        self.events.put_nowait(TextDelta(self._texts, text))
         self._texts += 1

@@ -217,7 +217,6 @@ class Translator:
         self._began = time.monotonic()
         self._kind = ""
         self._block = -1
-        self._length = 0
         self._total = 0
         # The cost of the session, if it was reported in this turn.
         self._cost: float | None = None
@@ -287,7 +286,6 @@ class Translator:
             cache_write_tokens=tokens.cached_write_tokens or 0,
             session_cost_usd=self._cost,
             seconds=round(time.monotonic() - self._began, 3),
-            requests=0,
         )
 
     def _text(self, kind: str, piece: str) -> Iterator[AgentEvent]:
@@ -295,10 +293,9 @@ class Translator:
         if not piece or self._total > MAX_TURN:
             return
         if kind != self._kind:
-            self._kind, self._length = kind, 0
+            self._kind = kind
             self._block += 1
-        start, self._length = self._length, self._length + len(piece)
-        yield (TextDelta if kind == "text" else ThinkingDelta)(self._block, start, piece)
+        yield (TextDelta if kind == "text" else ThinkingDelta)(self._block, piece)
 
     def _call(self, call: ReportedCall) -> Iterator[AgentEvent]:
         yield Working()

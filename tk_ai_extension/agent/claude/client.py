@@ -254,11 +254,9 @@ class Translator:
         # The session's last entry, for forking it (`resume_session_at`).
         self._position: str | None = None
         self._blocks = 0
-        # Of the message that is being streamed: the offset of its blocks in the turn,
-        # their numbers, and the characters of each so far.
+        # Of the message that is being streamed: the first number of its blocks in the turn, and all.
         self._first: int | None = None
         self._numbers: dict[int, int] = {}
-        self._lengths: dict[int, int] = {}
 
     def translate(self, message: Message) -> list[AgentEvent]:
         """Return the events of a message, at least one."""
@@ -308,7 +306,7 @@ class Translator:
                     self._blocks = self._first
                     yield Discarded(self._first)
                 self._first = self._blocks
-                self._numbers, self._lengths = {}, {}
+                self._numbers = {}
             case "content_block_start":
                 self._numbers[event["index"]] = self._blocks
                 self._blocks += 1
@@ -321,17 +319,14 @@ class Translator:
                 return
 
     def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[AgentEvent]:
-        kind = delta.get("type")
         block = self._numbers.get(index)
-        if block is None or kind not in ("text_delta", "thinking_delta"):
-            return
-        piece = str(delta["text" if kind == "text_delta" else "thinking"])
-        start = self._lengths.get(index, 0)
-        self._lengths[index] = start + len(piece)
-        if not piece:
-            return
-        kind_of = TextDelta if kind == "text_delta" else ThinkingDelta
-        yield kind_of(block, start, piece)
+        match delta:
+            case {"type": "text_delta", "text": str(piece)} if piece and block is not None:
+                yield TextDelta(block, piece)
+            case {"type": "thinking_delta", "thinking": str(piece)} if piece and block is not None:
+                yield ThinkingDelta(block, piece)
+            case _:
+                pass
 
     def _answered(self, block: ToolResultBlock) -> ToolAnswered:
         """Return the result of a call that never reached us; other results are known already."""
@@ -356,7 +351,6 @@ def _used(result: ResultMessage) -> Used:
         cache_write_tokens=int(usage.get("cache_creation_input_tokens") or 0),
         session_cost_usd=result.total_cost_usd,
         seconds=round(result.duration_ms / 1000, 3),
-        requests=result.num_turns,
     )
 
 
@@ -367,12 +361,9 @@ def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
             if server.get("status") == "failed":
                 yield Noticed(f"The MCP server {server.get('name')} did not start.")
     elif subtype == "api_retry":
-        status = data.get("error_status")
         yield Retried(
             attempt=int(data.get("attempt") or 1),
             attempts=int(data.get("max_retries") or 0),
-            seconds=round(float(data.get("retry_delay_ms") or 0) / 1000, 3),
-            status=status if isinstance(status, int) else None,
             reason=str(data.get("error") or "no response"),
         )
 
