@@ -8,7 +8,7 @@ import pytest
 
 from tk_ai_extension.agent.acp.commands import known_agents
 from tk_ai_extension.agent.claude.providers import BEDROCK_KEY, CREDENTIALS, DIRECT
-from tk_ai_extension.agent.environment import inherited
+from tk_ai_extension.agent.process import inherited
 from tk_ai_extension.kernels.environment import inherited_environment
 
 NOTEBOOKS_OWN = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}

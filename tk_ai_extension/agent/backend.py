@@ -1,38 +1,43 @@
-"""The interface between chats and an agent.
+"""The interface between chats and an agent, and the tools that an agent's process gets.
 
 Chats use these types only. An agent is one package with an `AgentBackend` (`agent.claude` for the
-Claude Agent SDK), registered where the chats are built. `testing.echo_agent` is the smallest.
+Claude Agent SDK), registered where the chats are built. `tests/support/echo_agent.py` is the smallest.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import mcp_types as types
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
 
-from tk_ai_extension.agent.events import (
-    Discarded,
-    Noticed,
-    Retried,
-    TextDelta,
-    ThinkingDelta,
-    TodoListed,
-    ToolAnswered,
-    ToolCalled,
-    Used,
-)
+from tk_ai_extension._version import __version__
+from tk_ai_extension.agent.events import EventPayload, ToolAnswered
 from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.agent.setup import ServerConfig
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.mcp.calls import describe
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Image, Registry
 
 STOP_TIMEOUT = 5.0
 """Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
+
+SERVER = "tk"
+"""Name of the MCP server in an agent: most models see the tools as ``mcp__tk__name``."""
+
+CALL_ID = "claudecode/toolUseId"
+"""Key in ``_meta`` under which Claude's CLI sends the id of the model's call."""
+
+INLINE = {"anthropic/maxResultSizeChars": 500_000}
+"""Limit of Claude's CLI for a result, in characters; it writes a longer one to a file,
+which Claude cannot read. Our results have lower limits of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +67,7 @@ class TurnEnded:
     error: ToolError | None = None
 
 
-AgentEvent = (
-    TextDelta
-    | ThinkingDelta
-    | Discarded
-    | ToolCalled
-    | ToolAnswered
-    | Retried
-    | TodoListed
-    | Noticed
-    | Used
-    | Checkpoint
-    | Working
-    | TurnEnded
-)
+AgentEvent = EventPayload | Checkpoint | Working | TurnEnded
 """Events that an agent emits. A call is emitted when the agent decides on it, and may be emitted again; its
 answer is emitted only if it came from the agent itself (a tool that does not exist)."""
 
@@ -214,3 +206,43 @@ class AgentBackend(Protocol):
         Called when its chat is deleted or continues in another session. No turn is running then.
         """
         ...
+
+
+def build_tool_server(registry: Registry, call: ToolCall) -> Server[Any]:
+    """Build the MCP server of one chat, which offers the tools to an agent's process.
+
+    Names, descriptions, schemas, annotations and results are those of the MCP interface. Structured
+    content is omitted: agents would show it to the model instead of the text.
+
+    Args:
+        registry: The tools.
+        call: Carries out a call; its id is the model's, or a random one if the agent sends none.
+    """
+    tools = [_described(each) for each in map(describe, registry)]
+
+    async def on_list(
+        _context: ServerRequestContext[Any, Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    async def on_call(
+        context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        meta: Mapping[str, Any] = dict(context.meta or {})
+        call_id = str(meta.get(CALL_ID) or f"call-{secrets.token_hex(8)}")
+        result = await call(call_id, params.name, params.arguments or {})
+        return result.model_copy(update={"structured_content": None})
+
+    return Server[Any](
+        "tk-ai-extension", version=__version__, on_list_tools=on_list, on_call_tool=on_call
+    )
+
+
+def _described(tool: types.Tool) -> types.Tool:
+    return tool.model_copy(update={"output_schema": None, "meta": INLINE})
+
+
+def result_of_agent(call: str, tool: str, text: str, *, ok: bool) -> ToolAnswered:
+    """Return the result of a call that the agent has carried out, or refused, itself."""
+    error = {"code": "agent_tool_failed", "message": text, "hint": "", "retryable": False}
+    return ToolAnswered(call, tool, ok=ok, text=text, structured={} if ok else {"error": error})

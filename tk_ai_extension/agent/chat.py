@@ -468,7 +468,8 @@ class LiveChat:
         self, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         try:
-            return await self._open_turn().call(call, tool, arguments)
+            turn = self._open_turn()
+            return await turn.run(turn.call(call, tool, arguments))
         except CallStopped as stopped:
             return error_content(stopped)
 

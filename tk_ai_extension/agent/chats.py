@@ -260,10 +260,8 @@ class Chats:
             NotebookNotFound, PathRefused, InvalidArguments, NoModel, LimitReached.
         """
         about = await self._notebook(user, request)
-        model = await self._services.model(request.model)
-        await self._check(about)
         text = await self.setup.expand(user, request.message)
-        return Message(request.model_copy(update={"message": text}), about, model)
+        return await self._checked(request, about, text)
 
     async def _approval(self, chat: Chat, request: ChatRequest) -> Message:
         """Return the message with which the agent carries out the pending plan of a chat.
@@ -283,11 +281,8 @@ class Chats:
                 "This server only allows the permission mode `plan`.",
                 hint="Ask its administrator to raise `mode_cap`.",
             )
-        about = self._at(chat.notebook)
-        model = await self._services.model(request.model, usual=usual)
-        await self._check(about)
         text = f"{APPROVED} {request.message.strip()}".rstrip()
-        return Message(request.model_copy(update={"message": text}), about, model)
+        return await self._checked(request, self._at(chat.notebook), text, usual=usual)
 
     async def _notebook(self, user: str, request: ChatRequest) -> Notebook | None:
         """Return the notebook that a message is about; None for none.
@@ -317,15 +312,19 @@ class Chats:
             raise deleted_error(path)
         return None if path is None else self._workspace.by_path.at(path)
 
-    async def _check(self, notebook: Notebook | None) -> None:
-        """Check that a message's notebook can be read.
+    async def _checked(
+        self, request: ChatRequest, about: Notebook | None, text: str, *, usual: str = ""
+    ) -> Message:
+        """Return a message with this text; its model exists, and its notebook can be read.
 
         Raises:
-            InvalidArguments, NotebookNotFound.
+            NoModel, InvalidArguments, NotebookNotFound.
         """
-        if notebook is not None:
-            notebook.check_present()
-            await (await self._workspace.store.open(notebook.path)).read()
+        model = await self._services.model(request.model, usual=usual)
+        if about is not None:
+            about.check_present()
+            await (await self._workspace.store.open(about.path)).read()
+        return Message(request.model_copy(update={"message": text}), about, model)
 
     async def _send(self, chat: Chat, live: LiveChat, message: Message) -> StartedTurn:
         """Queue a turn; the caller holds the chat's lock."""

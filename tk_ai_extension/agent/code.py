@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.claude.messages_api import MessagesApi
+from tk_ai_extension.agent.claude.connections import MessagesApi
 from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
 from tk_ai_extension.agent.requests import RequestBody
 from tk_ai_extension.kernels.base import KernelEvent

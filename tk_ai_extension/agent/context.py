@@ -131,8 +131,11 @@ class _ContextReader:
         outline = await self._text("list_cells", limit=200)
         parts = [f"Notebook {outline}", f"Kernel: {await self._text('get_kernel_status')}"]
         if request.active_cell is not None:
-            # Images would cost tokens with every message; read_cell shows them.
-            parts.append((await self.cell("Active cell", request.active_cell))[0])
+            try:
+                # Images would cost tokens with every message; read_cell shows them.
+                parts.append((await self._cell("Active cell", request.active_cell))[0])
+            except ToolError as error:
+                parts.append(f"Active cell: {error.message}")
         if request.selected_cells:
             parts.append(f"Selected cells: {', '.join(request.selected_cells)}")
         return parts
@@ -146,12 +149,17 @@ class _ContextReader:
                 case OutputAttachment() | ErrorAttachment():
                     return await self._output(attachment)
                 case VariableAttachment(name=name):
-                    return await self._variable(name), ()
+                    # Of an object only what is stored: its code is not run.
+                    return (
+                        f"Attached variable {await self._call('inspect_variable', name=name)}",
+                        (),
+                    )
                 case FileAttachment(path=path):
                     text = await self._context.workspace.files.read_text(path)
                     return f"Attached file {path}:\n{_cut(text, FILE)}", ()
                 case FolderAttachment(path=path):
-                    return await self._folder(path), ()
+                    files = await self._call("list_files", path=path.strip("/"), limit=200)
+                    return f"Attached folder {path or 'at the root'}:\n{files}", ()
                 case SelectionAttachment():
                     return await self._selection(attachment), ()
                 case ImageAttachment(mime=mime, data=data):
@@ -160,13 +168,6 @@ class _ContextReader:
             self.notices.append(f"{shown(attachment)} was not included: {error.message}")
             kind = "" if attachment.kind in {"cell", "output", "error"} else f"{attachment.kind} "
             return f"Attached {kind}{label_of(attachment)}: {error.message}", ()
-
-    async def cell(self, what: str, cell: str) -> _Part:
-        """Return a cell as `_cell` does, or why it cannot be read."""
-        try:
-            return await self._cell(what, cell)
-        except ToolError as error:
-            return f"{what}: {error.message}", ()
 
     async def _cell(self, what: str, cell: str) -> _Part:
         """Return a cell with its output or error; only the name of one that is too long.
@@ -212,25 +213,6 @@ class _ContextReader:
         found: Cell = snapshot.find(cell)[0]
         return f"@{snapshot.short_keys[found.key]}", found, document
 
-    async def _variable(self, name: str) -> str:
-        """Return a variable's details; of an object only what is stored, as its code is not run.
-
-        Raises:
-            ToolError: The kernel gives none.
-        """
-        result = await self._registry.call("inspect_variable", {"name": name}, self._context)
-        return f"Attached variable {_cut(result.full_text(), PART)}"
-
-    async def _folder(self, path: str) -> str:
-        """Return the list of a folder's files.
-
-        Raises:
-            ToolError: There is no such folder.
-        """
-        arguments = {"path": path.strip("/"), "limit": 200}
-        result = await self._registry.call("list_files", arguments, self._context)
-        return f"Attached folder {path or 'at the root'}:\n{_cut(result.full_text(), PART)}"
-
     async def _selection(self, selection: SelectionAttachment) -> str:
         """Return the text that a person selected, with its place."""
         place = selection.path or ""
@@ -245,9 +227,13 @@ class _ContextReader:
     async def _text(self, tool: str, **arguments: Any) -> str:
         """Return a tool's result or error as text: a missing cell must not end the turn."""
         try:
-            result = await self._registry.call(tool, arguments, self._context)
+            return await self._call(tool, **arguments)
         except ToolError as error:
             return error.message
+
+    async def _call(self, tool: str, **arguments: Any) -> str:
+        """Return a tool's result as text."""
+        result = await self._registry.call(tool, arguments, self._context)
         return _cut(result.full_text(), PART)
 
 

@@ -210,16 +210,6 @@ class Turn:
             case _:
                 pass
 
-    async def call(
-        self, call: str, tool: str, arguments: Mapping[str, Any]
-    ) -> types.CallToolResult:
-        """Carry out a call of the agent and publish its result; an error is a result as well.
-
-        Raises:
-            CallStopped: It was cancelled.
-        """
-        return await self.run(self._call(call, tool, arguments))
-
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work of the agent, which is cancelled when the turn is stopped or settled.
 
@@ -322,12 +312,10 @@ class Turn:
                     await asyncio.wait(self._running)
                 await self._ending.join()
 
-    async def _call(
-        self,
-        call: str,
-        tool: str,
-        arguments: Mapping[str, Any],
+    async def call(
+        self, call: str, tool: str, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
+        """Carry out a call of the agent and publish its result; an error is a result as well."""
         began = time.monotonic()
         # The call's own entries are newer; a parallel call may publish its entries first.
         since = max(self._published, default=0)

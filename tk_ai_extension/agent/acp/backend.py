@@ -17,9 +17,8 @@ from pathlib import Path
 
 from tk_ai_extension.agent.acp.commands import AgentCommand, has_protocol
 from tk_ai_extension.agent.backend import AgentSession, SessionConfig
-from tk_ai_extension.agent.environment import redacted, secrets_of
 from tk_ai_extension.agent.models import ModelProvider
-from tk_ai_extension.agent.process import gc_paused, make_work_folder
+from tk_ai_extension.agent.process import gc_paused, make_work_folder, redacted, secrets_of
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import ToolError
 

@@ -33,7 +33,7 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from tk_ai_extension.agent.backend import AgentEvent, Working
+from tk_ai_extension.agent.backend import SERVER, AgentEvent, Working, result_of_agent
 from tk_ai_extension.agent.events import (
     TextDelta,
     ThinkingDelta,
@@ -43,7 +43,6 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     Used,
 )
-from tk_ai_extension.agent.tool_server import SERVER
 from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
 from tk_ai_extension.tools.registry import argument_proposal
@@ -308,15 +307,13 @@ class Translator:
 
 
 def _answered(call: ReportedCall) -> ToolAnswered:
-    is_ok = call.report.status == "completed"
     diffs = [f"{each.path}: changed" for each in call.diffs]
     text = "\n".join([*diffs, call.text]).strip()
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} characters left out]"
-    error = {"code": "agent_tool_failed", "message": text, "hint": "", "retryable": False}
-    structured = {} if is_ok else {"error": error}
-    name = call.report.tool_call_id
-    return ToolAnswered(name, call.name, ok=is_ok, text=text, structured=structured)
+    return result_of_agent(
+        call.report.tool_call_id, call.name, text, ok=call.report.status == "completed"
+    )
 
 
 def action_of(call: ReportedCall, agent: str, own_folder: Path | None) -> AgentAction:

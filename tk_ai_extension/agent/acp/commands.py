@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tk_ai_extension.agent.environment import NETWORK, inherited, matches
+from tk_ai_extension.agent.process import NETWORK, inherited, matches
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.errors import InvalidArguments
 

@@ -24,7 +24,7 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 
 from tk_ai_extension.agent.acp import relay
-from tk_ai_extension.agent.tool_server import SERVER
+from tk_ai_extension.agent.backend import SERVER
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.workspace.private_socket import PrivateSocket, comes_from
 

@@ -40,9 +40,9 @@ from tk_ai_extension.agent.backend import (
     TextBlock,
     TurnEnded,
     Working,
+    build_tool_server,
 )
 from tk_ai_extension.agent.store import Checkpoint
-from tk_ai_extension.agent.tool_server import build_tool_server
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     CallStopped,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.backend import (
+    SERVER,
     STOP_TIMEOUT,
     AgentEvent,
     AgentSession,
@@ -30,11 +31,12 @@ from tk_ai_extension.agent.backend import (
     TextBlock,
     TurnEnded,
     Working,
+    build_tool_server,
+    result_of_agent,
 )
 from tk_ai_extension.agent.claude import launch
-from tk_ai_extension.agent.claude.messages_api import provider_error
+from tk_ai_extension.agent.claude.connections import provider_error
 from tk_ai_extension.agent.claude.providers import OAUTH, Provider
-from tk_ai_extension.agent.environment import SECRET_WORDS, inherited, matches
 from tk_ai_extension.agent.events import (
     Discarded,
     Noticed,
@@ -45,9 +47,14 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     Used,
 )
-from tk_ai_extension.agent.process import gc_paused, make_work_folder
+from tk_ai_extension.agent.process import (
+    SECRET_WORDS,
+    gc_paused,
+    inherited,
+    make_work_folder,
+    matches,
+)
 from tk_ai_extension.agent.store import Checkpoint
-from tk_ai_extension.agent.tool_server import SERVER, build_tool_server
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, NoModel
@@ -331,14 +338,7 @@ class Translator:
     def _answered(self, block: ToolResultBlock) -> ToolAnswered:
         """Return the result of a call that never reached us; other results are known already."""
         call, text = str(block.tool_use_id), _plain(block.content)
-        error = {"code": "agent_tool_failed", "message": text, "hint": "", "retryable": False}
-        return ToolAnswered(
-            call,
-            self._called.get(call, ""),
-            ok=not block.is_error,
-            text=text,
-            structured={"error": error} if block.is_error else {},
-        )
+        return result_of_agent(call, self._called.get(call, ""), text, ok=not block.is_error)
 
 
 def _used(result: ResultMessage) -> Used:

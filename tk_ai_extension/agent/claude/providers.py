@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from tk_ai_extension.agent.environment import NETWORK, matches, redacted, secrets_of
 from tk_ai_extension.agent.models import ModelProvider, ModelsInfo, StoredConnection
+from tk_ai_extension.agent.process import NETWORK, matches, redacted, secrets_of
 from tk_ai_extension.model.agent_errors import NoModel
 
 ProviderName = Literal["anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"]
