@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tk_ai_extension.agent.acp.commands import known_agents
+from tk_ai_extension.agent.acp.backend import known_agents
 from tk_ai_extension.agent.claude.providers import BEDROCK_KEY, CREDENTIALS, DIRECT
 from tk_ai_extension.agent.process import inherited
 from tk_ai_extension.kernels.environment import inherited_environment

@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.agent.conftest import USER, Open, Talk
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
-from tk_ai_extension.agent.export import as_markdown
 
 
 def conversation(talk: Talk) -> str:
@@ -59,9 +58,7 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
         "Name a green fruit.",
         "And its colour?",
     ]
-    found = await again.chats.get(USER, chat)
-    events = await again.chats.events(USER, chat, replaced=False)
-    exported = as_markdown(found, events, again.chats.agent_of)
+    exported = await again.chats.export(USER, chat)
     assert "A pear." in exported
     assert "plum" not in exported
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, of_kind, until
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.export import as_markdown
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.workspace.undo import TakenBack
 
@@ -62,9 +61,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(
     # The agent goes on from before it; nothing is lost, and nothing of it is exported.
     recalled = await echoing.say("recall", chat=chat)
     assert recalled[-1].data["text"] == "One."
-    found = await echoing.chats.get(USER, chat)
-    events = await echoing.chats.events(USER, chat, replaced=False)
-    exported = as_markdown(found, events, echoing.chats.agent_of)
+    exported = await echoing.chats.export(USER, chat)
     assert "One." in exported
     assert "Two." not in exported
 

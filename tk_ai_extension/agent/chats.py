@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import json
 import logging
+import re
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import nbformat
+
+from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
 from tk_ai_extension.agent.events import Done, Event, Failed, Restored
 from tk_ai_extension.agent.requests import APPROVED, ChatRequest, Message
@@ -41,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 MAX_TITLE = 80
 """Maximum length of a title, in characters."""
+MAX_RESULT = 2_000
+"""Maximum length of a tool's result in an export, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,6 @@ class Chats:
         self._store = services.store
         self._workspace = services.workspace
         self.setup = services.setup
-        self.agent_of = services.agent_of
         self.get = self._store.get
         # Stored paths follow renames and deletions. Messages hold their notebooks.
         self.move, self.detach = self._store.move, self._store.detach
@@ -138,6 +144,17 @@ class Chats:
             return events
         turns = await self._store.turns(chat_id)
         return [event for event in events if turns.get(event.turn)]
+
+    async def export(self, user: str, chat_id: str, *, as_notebook: bool = False) -> str:
+        """Return a chat as Markdown, without replaced turns, or as the JSON of a notebook.
+
+        The notebook has a Markdown cell for each part: code cells could run again by accident.
+        """
+        chat = await self.get(user, chat_id)
+        events = await self.events(user, chat_id, replaced=False)
+        return await asyncio.to_thread(
+            _exported, chat, events, self._services.agent_of, as_notebook=as_notebook
+        )
 
     async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[Sequence[Event], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow."""
@@ -439,3 +456,65 @@ class Chats:
 def _caller_of(chat: Chat) -> Caller:
     """Return a chat as a caller outside of any turn, for a person's own actions on its changes."""
     return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)
+
+
+def _exported(
+    chat: Chat,
+    events: Sequence[Event],
+    agent_of: Callable[[str], AgentBackend],
+    *,
+    as_notebook: bool,
+) -> str:
+    parts = [f"# {' '.join(chat.title.split())}", *_parts(events, agent_of)]
+    if not as_notebook:
+        return "\n\n".join(parts) + "\n"
+    cells = [nbformat.v4.new_markdown_cell(part) for part in parts]
+    return str(nbformat.writes(nbformat.v4.new_notebook(cells=cells)))
+
+
+def _parts(events: Sequence[Event], agent_of: Callable[[str], AgentBackend]) -> Iterator[str]:
+    # The text since the last part, by block: the model may begin a block again.
+    written: dict[int, str] = {}
+    for event in events:
+        if event.kind == "text":
+            block = event.data["block"]
+            written[block] = written.get(block, "") + event.data["text"]
+        elif event.kind == "discarded":
+            written = {n: text for n, text in written.items() if n < event.data["block"]}
+        elif part := _part(event, agent_of):
+            if written:
+                yield "".join(written.values())
+            yield part
+            written = {}
+    if written:
+        yield "".join(written.values())
+
+
+def _part(event: Event, agent_of: Callable[[str], AgentBackend]) -> str:
+    data = event.data
+    match event.kind:
+        case "message":
+            where = f" ({data['notebook']})" if data["notebook"] else ""
+            agent = agent_of(data["model"]).name
+            return f"## You{where}\n\n{data['text']}\n\n## {agent}"
+        case "tool_call":
+            arguments = json.dumps(data["arguments"], indent=1, ensure_ascii=False)
+            return f"**{data['tool']}**\n\n{_fenced(arguments, 'json')}"
+        case "tool_result":
+            said, left = data["text"][:MAX_RESULT], len(data["text"]) - MAX_RESULT
+            return _fenced(f"{said}\n… {left:,} more characters" if left > 0 else said)
+        case "notice":
+            return f"*{data['text']}*"
+        case "error":
+            return f"*Error: {data['error']['message']}*"
+        case "done" if data["end"] == "stopped":
+            return "*Stopped.*"
+        case _:
+            return ""
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """Return a fenced block whose fence is longer than any in its text."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -480,7 +480,7 @@ class CodeAssistant:
     async def _open(self, environment: Mapping[str, str]) -> MessagesApi:
         if self._api is None or environment != self._environment:
             former = self._api
-            self._api = await MessagesApi.open(environment, LIST_TIMEOUT)
+            self._api = await asyncio.to_thread(MessagesApi, environment, LIST_TIMEOUT)
             self._environment = environment
             if former is not None:
                 await former.close()

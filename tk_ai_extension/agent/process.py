@@ -1,4 +1,4 @@
-"""Processes of agents: their environment and its secrets, their folder, and the imports that they require."""
+"""Processes of agents: how they are started, their environment and its secrets, their folder, and imports."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import gc
 import json
 import os
 import re
+import shutil
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from tk_ai_extension.model.agent_errors import AgentUnavailable
@@ -40,6 +43,65 @@ NETWORK = (
     *("NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 """Variables of proxies and certificates."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCommand:
+    """How an agent is started.
+
+    Attributes:
+        name: The agent's name in the list of models: ``name``, or ``name:model`` with a model of its own.
+        title: The display name.
+        command: The program and its arguments.
+        variables: Names (`fnmatch`) of variables of the server's environment that its process gets, in
+            addition to those that every agent inherits.
+        environment: Further variables of its process.
+        logins: By the id of a login method of the agent, the variables of which one has to be set.
+        hint: What to do if it is not logged in.
+    """
+
+    name: str
+    title: str
+    command: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    logins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    hint: str = ""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.name or ":" in self.name or not self.command:
+            raise ValueError("An agent has a command, and a name without a colon.")
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of its sessions begin with in a chat's history."""
+        return f"{self.name}:"
+
+    @property
+    def program(self) -> str | None:
+        """The path of the program; None if it is not installed."""
+        return shutil.which(self.command[0])
+
+    def has_key(self, login: str, environment: Mapping[str, str]) -> bool:
+        """Whether a variable of a login method is set."""
+        return any(environment.get(name) for name in self.logins.get(login, ()))
+
+    def unavailable(self, message: str) -> AgentUnavailable:
+        """Return the error of an agent that cannot be started, or is not logged in.
+
+        Args:
+            message: What happened, without secrets.
+        """
+        hint = self.hint or f"Check that {self.title} starts in a terminal of the server."
+        return AgentUnavailable(message, hint=hint)
+
+    def process_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of its process, made from the server's."""
+        wanted = (*self.variables, *NETWORK)
+        passed = {name: value for name, value in environment.items() if matches(name, wanted)}
+        return {**inherited(environment), **passed, **self.environment}
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tk_ai_extension.agent.acp.commands import known_agents
+from tk_ai_extension.agent.acp.backend import known_agents
 from tk_ai_extension.agent.claude.connections import ClaudeModels
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment

@@ -18,7 +18,7 @@ from jupyter_server._tz import utcnow
 from tornado.ioloop import PeriodicCallback
 from tornado.web import HTTPError
 
-from tk_ai_extension.agent.acp.commands import installed
+from tk_ai_extension.agent.acp.backend import installed
 from tk_ai_extension.agent.process import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
     from jupyter_server.services.sessions.sessionmanager import SessionManager
 
-    from tk_ai_extension.agent.acp.commands import AgentCommand
+    from tk_ai_extension.agent.acp.backend import AgentCommand
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.claude.connections import ClaudeModels
     from tk_ai_extension.agent.code import CodeAssistant

@@ -130,7 +130,7 @@ class ExtensionSettings(HasTraits):
 
     @validate("acp_agents")
     def _check_acp_agents(self, proposal: Any) -> Any:
-        from tk_ai_extension.agent.acp.commands import configured
+        from tk_ai_extension.agent.acp.backend import configured
 
         try:
             configured(proposal["value"])

@@ -17,8 +17,7 @@ from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tests.support import acp_agent
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import ScriptedModel
-from tk_ai_extension.agent.acp.backend import AcpBackend
-from tk_ai_extension.agent.acp.commands import known_agents
+from tk_ai_extension.agent.acp.backend import AcpBackend, known_agents
 from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.store import ChatStore

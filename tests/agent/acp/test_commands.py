@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from traitlets import TraitError
 
-from tk_ai_extension.agent.acp.commands import configured, installed, known_agents
+from tk_ai_extension.agent.acp.backend import configured, installed, known_agents
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.server.app import TkAIExtensionApp
 

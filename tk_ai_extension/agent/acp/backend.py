@@ -1,29 +1,97 @@
-"""Agents with the Agent Client Protocol as `AgentBackend`: one process per chat.
+"""Agents with the Agent Client Protocol: which there are, and each as an `AgentBackend`.
 
-A process gets the variables that its agent needs and no others of the server's environment. It
-works in an empty folder: settings in a project's folder may name programs that it would start.
+There is one process per chat. It gets the variables that its agent needs and no others of the server's
+environment. It works in an empty folder: settings in a project's folder may name programs that it starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import tomllib
 from asyncio.subprocess import PIPE
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent.acp.commands import AgentCommand, has_protocol
-from tk_ai_extension.agent.backend import AgentSession, SessionConfig
 from tk_ai_extension.agent.models import ModelProvider
-from tk_ai_extension.agent.process import gc_paused, make_work_folder, redacted, secrets_of
+from tk_ai_extension.agent.process import (
+    AgentCommand,
+    gc_paused,
+    make_work_folder,
+    redacted,
+    secrets_of,
+)
 from tk_ai_extension.model.agent_errors import AgentUnavailable
-from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.errors import InvalidArguments, ToolError
+
+if TYPE_CHECKING:
+    from tk_ai_extension.agent.backend import AgentSession, SessionConfig
+
+KNOWN = Path(__file__).with_name("agents.toml")
+"""The agents that are found without configuration."""
 
 MAX_READ = 1 << 20
 """Size of the buffer of an agent's output, in bytes."""
+
+
+def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
+    """Return the agents of the setting ``acp_agents``.
+
+    Args:
+        agents: By name, a command (a list of words), an object with ``command`` and optionally
+            the other attributes of `AgentCommand`, or None to hide a known agent.
+
+    Raises:
+        InvalidArguments: An entry has another form.
+    """
+    # Not at the start of a server, which does not need it.
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(AgentCommand)
+    found: dict[str, AgentCommand | None] = {}
+    for name, said in agents.items():
+        given = said if isinstance(said, Mapping) else {"command": said}
+        try:
+            entry = {"title": name, **given, "name": name}
+            found[name] = None if said is None else adapter.validate_python(entry)
+        except ValidationError:
+            raise InvalidArguments(
+                f"Invalid entry `{name}` of TkAIExtensionApp.acp_agents.",
+                hint="Give a list of words, or an object with command, title, variables, environment, "
+                "logins; a name has no colon.",
+            ) from None
+    return found
+
+
+def known_agents(agents: Mapping[str, Any]) -> dict[str, AgentCommand]:
+    """Return the agents that may be offered, by name: the known ones and the configured ones.
+
+    Args:
+        agents: The setting ``acp_agents``; see `configured`.
+
+    Raises:
+        InvalidArguments: The setting is invalid.
+    """
+    known = tomllib.loads(KNOWN.read_text(encoding="utf-8"))
+    found = configured(known) | configured(agents)
+    return {name: agent for name, agent in found.items() if agent is not None}
+
+
+def installed(agents: Iterable[AgentCommand]) -> dict[str, str]:
+    """Return the display names of those agents that are installed, by name. Searches PATH, so it blocks."""
+    if not has_protocol():
+        return {}
+    return {agent.name: agent.title for agent in agents if agent.program is not None}
+
+
+def has_protocol() -> bool:
+    """Whether the package of the protocol (the extra ``acp``) is installed."""
+    return find_spec("acp") is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +123,7 @@ class AcpBackend:
         """Start a process and open its session."""
         program, folder = await asyncio.to_thread(self._prepare)
         # With the package of the protocol, which is optional and takes long to import.
-        from tk_ai_extension.agent.acp.process import AgentProcess
-        from tk_ai_extension.agent.acp.session import AcpSession
+        from tk_ai_extension.agent.acp.session import AcpSession, AgentProcess
 
         environment = self.command.process_environment(self.environment)
         redact = partial(redacted, secrets=secrets_of(environment))

@@ -88,12 +88,10 @@ class ReportedCall:
     Attributes:
         report: All that the agent has reported.
         is_shown: Whether its event was emitted.
-        is_refused: Whether its permission was refused.
     """
 
     report: ToolCallUpdate
     is_shown: bool = False
-    is_refused: bool = False
 
     def add(self, update: ToolCallStart | ToolCallUpdate) -> None:
         """Add what a ``tool_call``, a ``tool_call_update``, or a permission request reports."""

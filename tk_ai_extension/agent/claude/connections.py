@@ -259,7 +259,7 @@ async def _tested(connection: Connection) -> Connection:
     values = connection.variables
     if ADDRESS not in values:
         return connection
-    api = await MessagesApi.open(values, TIMEOUT)
+    api = await asyncio.to_thread(MessagesApi, values, TIMEOUT)
     try:
         models = (await api.models())[:MAX_MODELS]
         model = values.get(MODEL) or _cheapest(models)
@@ -366,30 +366,24 @@ def _invalid(field: str) -> InvalidArguments:
 class MessagesApi:
     """A client with exactly the address, key and headers of some variables.
 
-    A key is sent to its address only: redirects are not followed, and nothing is taken from this
-    process's environment but proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
+    To make one blocks: it imports and reads files. A key is sent to its address only: redirects are not
+    followed, and nothing is taken from this process's environment but proxies and certificates
+    (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
 
     Args:
-        client: The client, from `open`.
         values: Variables of Claude's process.
         timeout: Timeout of each step of a request, in seconds.
+
+    Raises:
+        ModelFailed: The certificates cannot be read, or the proxy cannot be used.
     """
 
-    def __init__(self, client: AsyncAnthropic, values: Mapping[str, str], timeout: float) -> None:
-        self._client = client
+    def __init__(self, values: Mapping[str, str], timeout: float) -> None:
+        self._client = _client(values, timeout)
         self._timeout = timeout
         self._host = host_of(values.get(ADDRESS, "") or ANTHROPIC)
         self._secrets = secrets_of(values)
         self._listed: tuple[str, ...] | None = None
-
-    @classmethod
-    async def open(cls, values: Mapping[str, str], timeout: float) -> MessagesApi:
-        """Return a client; see the class.
-
-        Raises:
-            ModelFailed: The certificates cannot be read, or the proxy cannot be used.
-        """
-        return cls(await asyncio.to_thread(_client, values, timeout), values, timeout)
 
     async def close(self) -> None:
         """Close all connections; running requests fail."""
@@ -500,7 +494,7 @@ def provider_error(status: int | None, said: str, hint: str | None = None) -> To
 
 
 def _client(values: Mapping[str, str], timeout: float) -> AsyncAnthropic:
-    """Return the client. Blocks: it imports and reads files."""
+    """Return the client; see `MessagesApi`."""
     if "anthropic" not in sys.modules:
         with gc_paused():
             import_module("anthropic")

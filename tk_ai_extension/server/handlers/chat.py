@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
@@ -248,18 +247,13 @@ class ChatExportHandler(TkAIHandler):
     @operation("read", "export_chat", _FORMAT, media=("text/markdown", "application/json"))
     async def get(self, chat_id: str) -> None:
         """Return a chat as Markdown, or as a notebook with ``?format=notebook``; a download."""
-        from tk_ai_extension.agent import export
-
         kind = self.get_query_argument("format", "markdown")
         if kind not in ("markdown", "notebook"):
             raise InvalidArguments(
                 f"Unknown format `{kind[:50]}`.", hint="Use markdown or notebook."
             )
-        chats, user = await self.services.chats(), username(self)
-        chat = await chats.get(user, chat_id)
-        events = await chats.events(user, chat_id, replaced=False)
-        write = export.as_markdown if kind == "markdown" else export.as_notebook
-        text = await asyncio.to_thread(write, chat, events, chats.agent_of)
+        chats = await self.services.chats()
+        text = await chats.export(username(self), chat_id, as_notebook=kind == "notebook")
         mime = "text/markdown; charset=utf-8" if kind == "markdown" else "application/json"
         self.set_attachment_header(f"chat.{'md' if kind == 'markdown' else 'ipynb'}")
         self.set_header("Content-Type", mime)
