@@ -576,7 +576,7 @@ export interface ToolAnsweredEvent extends EventHead {
   structured: Readonly<Record<string, unknown>>;
   /** Images, `{"data": base64, "mime": …}`. */
   images: readonly Picture[];
-  /** Duration, including the time that a person took to approve it. */
+  /** Duration, without the time that a person took to approve it. */
   seconds: number;
 }
 /** Claude calls a tool. */

@@ -41,18 +41,12 @@ logger = logging.getLogger(__name__)
 CellType = Literal["code", "markdown", "raw"]
 
 MAX_SOURCE = 200_000
-"""Maximum length of a source in a request, in characters."""
+"""Maximum length of each text in a request, in characters."""
 MAX_ABOVE = 50
-"""Maximum number of cells above in a request."""
-MAX_PROMPT = 10_000
-"""Maximum length of a prompt, in characters."""
-MAX_ROUNDS = 20
-"""Maximum number of earlier prompts of one edit."""
-MAX_ERROR = 50_000
-"""Maximum length of the cell's error, in characters."""
+"""Maximum number of cells above, and of earlier prompts, in a request."""
 
 _Source = Annotated[str, Field(max_length=MAX_SOURCE)]
-_Prompt = Annotated[str, Field(max_length=MAX_PROMPT, pattern=r"\S")]
+_Prompt = Annotated[str, Field(max_length=MAX_SOURCE, pattern=r"\S")]
 
 MAX_TEXT: Final = 4_000
 """Maximum length of the names and types of a kernel, in characters."""
@@ -155,9 +149,9 @@ class EditRequest(CodeContext):
     """What to change."""
     source: _Source = ""
     """The cell's source; each proposal of the edit is one for this source."""
-    error: Annotated[str, Field(max_length=MAX_ERROR)] = ""
+    error: _Source = ""
     """The error of the cell's last run."""
-    earlier: list[EditRound] = Field([], max_length=MAX_ROUNDS)
+    earlier: list[EditRound] = Field([], max_length=MAX_ABOVE)
     """The earlier prompts with their proposals, which the person refines."""
 
 

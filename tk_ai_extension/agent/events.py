@@ -127,7 +127,7 @@ class ToolAnswered:
         text: The text that Claude reads.
         structured: The structured result, or ``{"error": …}``.
         images: Images, ``{"data": base64, "mime": …}``.
-        seconds: Duration, including the time that a person took to approve it.
+        seconds: Duration, without the time that a person took to approve it.
     """
 
     kind: ClassVar[str] = "tool_result"

@@ -1,4 +1,4 @@
-"""Processes of agents: how they are started, their environment and its secrets, their folder, and imports."""
+"""What agents are started with: a model, a command, an environment and its secrets, a folder."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ NETWORK = (
     *("NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 """Variables of proxies and certificates."""
+
+
+@dataclass(frozen=True)
+class ModelProvider:
+    """Configured provider of an agent's model. Providers compare by value: equal ones share a session.
+
+    Attributes:
+        model: The default model.
+        models: The models that a chat may choose, the default first.
+    """
+
+    model: str
+    models: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
+from tk_ai_extension.agent.claude.providers import ConnectionInfo, ModelsInfo
 from tk_ai_extension.agent.code import (
     CompletedCode,
     CompletionRequest,
     EditedCell,
     EditRequest,
 )
-from tk_ai_extension.agent.models import ConnectionInfo, ModelsInfo
 from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, RequestBody
 from tk_ai_extension.agent.setup import ChatSetupInfo
 from tk_ai_extension.model.callers import Mode
@@ -43,6 +43,7 @@ __all__ = [
     "ConnectionInfo",
     "EditRequest",
     "EditedCell",
+    "ModelsInfo",
     "StandingInfo",
     "VariableList",
     "parsed",

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.acp.backend import AgentCommand
     from tk_ai_extension.agent.chats import Chats
     from tk_ai_extension.agent.claude.connections import ClaudeModels
+    from tk_ai_extension.agent.claude.providers import ModelsInfo
     from tk_ai_extension.agent.code import CodeAssistant
-    from tk_ai_extension.agent.models import ModelsInfo
     from tk_ai_extension.agent.store import ChatStore
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.server.project import ProjectServices

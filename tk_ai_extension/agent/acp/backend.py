@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent.models import ModelProvider
 from tk_ai_extension.agent.process import (
     AgentCommand,
+    ModelProvider,
     gc_paused,
     make_work_folder,
     redacted,

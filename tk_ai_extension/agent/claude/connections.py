@@ -36,6 +36,7 @@ from tk_ai_extension.agent.claude.providers import (
     VERTEX_PROJECT,
     VERTEX_REGION,
     Connection,
+    ConnectionInfo,
     Provider,
     ProviderSettings,
     choose,
@@ -43,7 +44,6 @@ from tk_ai_extension.agent.claude.providers import (
     is_elsewhere,
     is_local,
 )
-from tk_ai_extension.agent.models import ConnectionInfo
 from tk_ai_extension.agent.process import gc_paused, redacted, secrets_of
 from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly, ToolError

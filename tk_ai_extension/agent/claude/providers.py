@@ -11,11 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Literal, NotRequired, Self
 from urllib.parse import urlsplit
 
-from tk_ai_extension.agent.models import ModelProvider, ModelsInfo, StoredConnection
-from tk_ai_extension.agent.process import NETWORK, matches, redacted, secrets_of
+from typing_extensions import TypedDict
+
+from tk_ai_extension.agent.process import (
+    NETWORK,
+    ModelProvider,
+    matches,
+    redacted,
+    secrets_of,
+)
 from tk_ai_extension.model.agent_errors import NoModel
 
 ProviderName = Literal["anthropic", "oauth", "compatible", "bedrock", "vertex", "tour"]
@@ -62,6 +69,61 @@ TAKEN = (*DIRECT, *NETWORK, *(name for names in CLOUDS.values() for name in name
 """Variables of the server's environment that concern a provider."""
 SHARED = (MODEL, "CLAUDE_CODE_MAX_RETRIES", "API_TIMEOUT_MS", *NETWORK)
 """Variables of the server that also apply to the connection of the panel: none leads its key elsewhere."""
+
+
+class ModelsInfo(TypedDict):
+    """Models that answer in chats.
+
+    Attributes:
+        source: Source of the credentials: environment, project (the file of keys that the settings
+            name) or stored (the connection of the panel).
+        agents: Display names of the further agents in ``models``, by their names there.
+    """
+
+    provider: str
+    label: str
+    ready: bool
+    model: str
+    models: list[str]
+    source: str | None
+    hint: str
+    agents: NotRequired[dict[str, str]]
+
+
+class StoredConnection(TypedDict):
+    """Connection that a user has entered in the panel, without its secret.
+
+    Attributes:
+        provider: anthropic, oauth, compatible, bedrock or vertex.
+        base_url: The only address that the secret is sent to; None for a cloud's own.
+        model: The default model; empty for the provider's.
+        region: A cloud's region; None for the others.
+        project: The Google Cloud project; None for the others.
+        ending: At most the last four characters of the secret; None without one, or if it is short.
+        in_force: Whether chats use this connection; else another source takes precedence.
+    """
+
+    provider: str
+    base_url: str | None
+    model: str
+    region: str | None
+    project: str | None
+    ending: str | None
+    in_force: bool
+
+
+class ConnectionInfo(TypedDict):
+    """State of the connection to a model.
+
+    Attributes:
+        allowed: Whether this user may connect a model here.
+        stored: The connection that was entered in the panel, if any.
+        models: What chats use now.
+    """
+
+    allowed: bool
+    stored: StoredConnection | None
+    models: ModelsInfo
 
 
 @dataclass(frozen=True, slots=True)

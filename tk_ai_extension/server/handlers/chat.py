@@ -18,7 +18,6 @@ from tk_ai_extension.server.handlers.streaming import StreamingHandler
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import StartedTurn
     from tk_ai_extension.agent.events import Event
-    from tk_ai_extension.agent.models import ModelsInfo
     from tk_ai_extension.agent.store import Chat
     from tk_ai_extension.server.models import (
         BegunTurn,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         ChatTitle,
         Deleted,
         FailedTurn,
+        ModelsInfo,
         NetChanges,
         Stopped,
         StopRequest,

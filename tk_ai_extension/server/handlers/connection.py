@@ -15,9 +15,7 @@ from tk_ai_extension.server.handlers.handler import (
 from tk_ai_extension.server.handlers.operations import operation
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.models import ConnectionInfo
-    from tk_ai_extension.agent.requests import ConnectRequest
-    from tk_ai_extension.agent.setup import ChatSetupInfo
+    from tk_ai_extension.server.models import ChatSetupInfo, ConnectionInfo, ConnectRequest
 
 
 class ConnectionHandler(TkAIHandler):
