@@ -261,9 +261,8 @@ class Translator:
         # The session's last entry, for forking it (`resume_session_at`).
         self._position: str | None = None
         self._blocks = 0
-        # Of the message that is being streamed: the first number of its blocks in the turn, and all.
+        # Number in the turn of the first block of the message that is being streamed.
         self._first: int | None = None
-        self._numbers: dict[int, int] = {}
 
     def translate(self, message: Message) -> list[AgentEvent]:
         """Return the events of a message, at least one."""
@@ -313,27 +312,22 @@ class Translator:
                     self._blocks = self._first
                     yield Discarded(self._first)
                 self._first = self._blocks
-                self._numbers = {}
             case "content_block_start":
-                self._numbers[event["index"]] = self._blocks
                 self._blocks += 1
-            case "content_block_delta":
-                yield from self._delta(event["index"], event["delta"])
+            case "content_block_delta" if self._first is not None:
+                block = self._first + int(event["index"])
+                match event["delta"]:
+                    case {"type": "text_delta", "text": str(piece)} if piece:
+                        yield TextDelta(block, piece)
+                    case {"type": "thinking_delta", "thinking": str(piece)} if piece:
+                        yield ThinkingDelta(block, piece)
+                    case _:
+                        pass
             case "message_delta" if event["delta"].get("stop_reason"):
                 # An interrupted stream stops as well, but without a stop reason.
                 self._first = None
             case _:
                 return
-
-    def _delta(self, index: int, delta: Mapping[str, Any]) -> Iterator[AgentEvent]:
-        block = self._numbers.get(index)
-        match delta:
-            case {"type": "text_delta", "text": str(piece)} if piece and block is not None:
-                yield TextDelta(block, piece)
-            case {"type": "thinking_delta", "thinking": str(piece)} if piece and block is not None:
-                yield ThinkingDelta(block, piece)
-            case _:
-                pass
 
     def _answered(self, block: ToolResultBlock) -> ToolAnswered:
         """Return the result of a call that never reached us; other results are known already."""
