@@ -166,7 +166,10 @@ class ChatStore:
         Raises:
             ChatNotFound: it does not exist or belongs to another user.
         """
-        return await self._database.run(lambda db: self._chat(db, user, chat_id))
+        rows = await self._rows(f"{_CHATS} AND id = ?", user, encodable_text(chat_id))
+        if not rows:
+            raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
+        return Chat(*rows[0])
 
     async def list(self, user: str, words: Sequence[str] = ()) -> builtins.list[Chat]:
         """List a user's chats, most recently used first.
@@ -177,10 +180,8 @@ class ChatStore:
         """
         patterns = ["%" + _WILD.sub(r"~\g<0>", word) + "%" for word in words]
         query = f"{_CHATS} {_WITH_WORD * len(patterns)} ORDER BY updated DESC"
-        values = [user, *(each for pattern in patterns for each in (pattern, pattern))]
-        return await self._database.run(
-            lambda db: [Chat(*row) for row in db.execute(query, values)]
-        )
+        values = [each for pattern in patterns for each in (pattern, pattern)]
+        return [Chat(*row) for row in await self._rows(query, user, *values)]
 
     async def rename(self, chat: Chat, title: str) -> None:
         """Rename a chat."""
@@ -372,17 +373,6 @@ class ChatStore:
     async def close(self) -> None:
         """Finish running operations and close the file."""
         await self._database.close()
-
-    def _chat(self, db: sqlite3.Connection, user: str, chat_id: str) -> Chat:
-        """Return one of a user's own chats.
-
-        Raises:
-            ChatNotFound: it does not exist or belongs to another user.
-        """
-        row = db.execute(f"{_CHATS} AND id = ?", (user, encodable_text(chat_id))).fetchone()
-        if row is None:
-            raise ChatNotFound(f"You have no chat `{chat_id[:80]}`.")
-        return Chat(*row)
 
     async def _rows(
         self, query: str, *values: str | float | None

@@ -38,8 +38,7 @@ def build_chats(
         backend=ClaudeBackend(state / "claude", models.claude.provider, app.chat_cli),
         settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
         agents={
-            name: AcpBackend(command, state / "acp", root if app.acp_in_project else None)
-            for name, command in models.commands.items()
+            name: AcpBackend(command, state / "acp") for name, command in models.commands.items()
         },
         setup=ChatSetup(root, folder=user_folder(), owners=owners, allowed=app.chat_mcp_servers),
     )

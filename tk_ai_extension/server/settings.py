@@ -138,13 +138,6 @@ class ExtensionSettings(HasTraits):
             raise TraitError(f"{error.message} {error.hint}") from None
         return proposal["value"]
 
-    acp_in_project = Bool(
-        False,
-        help="""Whether those agents work in the root directory, and read the settings in it, which may
-        name programs that they start. By default they work in an empty folder, and reach the root by the
-        tools.""",
-    ).tag(config=True)
-
     chat_silence = Float(
         300.0,
         help="Timeout of a turn in which the model sends nothing and no call is running, in seconds.",

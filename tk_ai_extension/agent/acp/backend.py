@@ -101,13 +101,11 @@ class AcpBackend:
     Attributes:
         command: How it is started.
         folder: Folder for the agents' working directories; created with mode 0700.
-        project: The folder that it works in instead, with its settings; None for none.
         environment: The environment of the server.
     """
 
     command: AgentCommand
     folder: Path
-    project: Path | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     @property
@@ -144,7 +142,7 @@ class AcpBackend:
                 f"{self.name} cannot be started: {error.strerror}."
             ) from error
         running = AgentProcess(process, redact)
-        session = AcpSession(running, self.command, config, folder, is_own=self.project is None)
+        session = AcpSession(running, self.command, config, folder)
         try:
             await session.open(environment)
         except BaseException as error:
@@ -177,5 +175,4 @@ class AcpBackend:
             )
         with gc_paused():
             import_module("tk_ai_extension.agent.acp.session")
-        folder = make_work_folder(self.folder, self.command.name)
-        return program, self.project or folder
+        return program, make_work_folder(self.folder, self.command.name)

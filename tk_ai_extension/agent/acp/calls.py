@@ -314,13 +314,13 @@ def _answered(call: ReportedCall) -> ToolAnswered:
     )
 
 
-def action_of(call: ReportedCall, agent: str, own_folder: Path | None) -> AgentAction:
+def action_of(call: ReportedCall, agent: str, own_folder: Path) -> AgentAction:
     """Return the action of a call that an agent asks about.
 
     Args:
         call: The call.
         agent: The agent's display name.
-        own_folder: A folder that holds nothing of the person's; None without one.
+        own_folder: The agent's working directory, which holds nothing of the person's.
     """
     said = f"{agent} wants to use its own tool: {call.name}"
     steps = [
@@ -378,7 +378,7 @@ def _effect(call: ReportedCall) -> Effect:
     return "WRITE" if effect == "READ" and call.diffs else effect
 
 
-def _concerned_paths(call: ReportedCall, own_folder: Path | None) -> tuple[str, ...]:
+def _concerned_paths(call: ReportedCall, own_folder: Path) -> tuple[str, ...]:
     """Return the absolute paths that a call concerns outside the agent's own folder, and `UNKNOWN`."""
     if _effect(call) == "EXECUTE" or (call.report.kind == "think" and not call.paths):
         return ()
@@ -386,6 +386,6 @@ def _concerned_paths(call: ReportedCall, own_folder: Path | None) -> tuple[str, 
     for path in call.paths or [UNKNOWN]:
         if not Path(path).is_absolute():
             found.append(UNKNOWN)
-        elif own_folder is None or not Path(path).resolve().is_relative_to(own_folder.resolve()):
+        elif not Path(path).resolve().is_relative_to(own_folder.resolve()):
             found.append(path)
     return tuple(dict.fromkeys(found))

@@ -101,8 +101,7 @@ class AcpSession:
         process: The agent's process.
         command: How it was started.
         config: Settings of the session.
-        folder: The agent's working directory.
-        is_own: Whether that folder holds nothing of the person's.
+        folder: The agent's working directory, which holds nothing of the person's.
     """
 
     def __init__(
@@ -111,14 +110,11 @@ class AcpSession:
         command: AgentCommand,
         config: SessionConfig,
         folder: Path,
-        *,
-        is_own: bool,
     ) -> None:
         self._process = process
         self._command = command
         self._config = config
         self._folder = folder
-        self._own_folder = folder if is_own else None
         self._redact = process.redact
         self._title = command.title
         # The agent's id of the session, once it is open.
@@ -437,7 +433,7 @@ class AcpSession:
         if is_allowed:
             self._emit(turn, *turn.show(call))
             try:
-                action = action_of(call, self._title, self._own_folder)
+                action = action_of(call, self._title, self._folder)
                 await self._config.permit(action)
             except CallStopped:
                 return cancelled()
