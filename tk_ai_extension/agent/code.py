@@ -15,7 +15,6 @@ import logging
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -29,6 +28,7 @@ from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.tools.default.variables import query_kernel
 from tk_ai_extension.tools.registry import ToolContext
 from tk_ai_extension.workspace.workspace import Workspace
@@ -52,11 +52,9 @@ MAX_TEXT: Final = 4_000
 """Maximum length of the names and types of a kernel, in characters."""
 
 COMPLETION_TIMEOUT: Final = 15.0
-"""Timeout of the model for a completion, in seconds."""
+"""Timeout of the model for a completion, and for its list of models, in seconds."""
 EDIT_TIMEOUT: Final = 120.0
 """Timeout of the model for an edit, in seconds."""
-LIST_TIMEOUT: Final = 10.0
-"""Timeout for the list of models, in seconds."""
 NAMES_WITHIN: Final = 0.02
 """Seconds that a completion waits for the names of variables; until then the last known ones count."""
 EDIT_NAMES_WITHIN: Final = 2.0
@@ -175,36 +173,19 @@ class EditedCell(TypedDict):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A request to a model.
-
-    Attributes:
-        system: The system prompt.
-        messages: Texts of the user and of the model in turn; the first and the last are the user's.
-        max_tokens: Maximum tokens of the answer.
-        stop: The text that ends the answer.
-    """
-
-    system: str
-    messages: tuple[str, ...]
-    max_tokens: int
-    stop: str
-
-
-def completion_prompt(request: CompletionRequest, variables: str) -> Prompt:
-    """Return the prompt for the text at a cursor."""
+def completion_prompt(request: CompletionRequest, variables: str) -> Json:
+    """Return the request to a model for the text at a cursor."""
     before, after = request.prefix[-BEFORE:], request.suffix[:AFTER]
     cell = f"{_unforged(before)}<tk-cursor/>{_unforged(after)}"
     parts = [
         *_context_parts(request, ABOVE_CURSOR, variables),
         _tagged("tk-cell", cell, request.cell_type),
     ]
-    return Prompt(_COMPLETE, ("\n".join(parts),), COMPLETION_TOKENS, "</tk-insert>")
+    return _request(_COMPLETE, ["\n".join(parts)], COMPLETION_TOKENS, "</tk-insert>")
 
 
-def edit_prompt(request: EditRequest, variables: str) -> Prompt:
-    """Return the prompt for the new source of a cell."""
+def edit_prompt(request: EditRequest, variables: str) -> Json:
+    """Return the request to a model for the new source of a cell."""
     parts = [
         *_context_parts(request, ABOVE_CELL, variables),
         _tagged("tk-cell", _unforged(request.source), request.cell_type),
@@ -218,7 +199,21 @@ def edit_prompt(request: EditRequest, variables: str) -> Prompt:
             _tagged("tk-source", _unforged(former.source)),
             _tagged("tk-request", prompt),
         ]
-    return Prompt(_EDIT, tuple(messages), EDIT_TOKENS, "</tk-source>")
+    return _request(_EDIT, messages, EDIT_TOKENS, "</tk-source>")
+
+
+def _request(system: str, texts: Sequence[str], max_tokens: int, stop: str) -> Json:
+    """Return the body of a request; the texts are the user's and the model's in turn."""
+    messages = [
+        {"role": "assistant" if number % 2 else "user", "content": text}
+        for number, text in enumerate(texts)
+    ]
+    return {
+        "system": system,
+        "messages": messages,
+        "max_tokens": max_tokens,
+        "stop_sequences": [stop],
+    }
 
 
 def completion_of(answer: str, request: CompletionRequest, *, is_cut: bool) -> str:
@@ -234,7 +229,7 @@ def completion_of(answer: str, request: CompletionRequest, *, is_cut: bool) -> s
         is_cut: Whether the answer ended at the limit of tokens: its last line is incomplete.
     """
     found = _within(answer, "tk-insert")
-    text = _plain(_unfenced(answer) if found is None else found, request.prefix)
+    text = _plain(answer if found is None else found, request.prefix)
     if is_cut and "\n" in text:
         text = text.rpartition("\n")[0]
     line = request.prefix.rpartition("\n")[2]
@@ -254,10 +249,7 @@ def source_of(answer: str, before: str) -> str | None:
     """
     found = _within(answer, "tk-source")
     if found is None:
-        fenced = _FENCE.fullmatch(answer)
-        if fenced is None:
-            return None
-        found = fenced["code"]
+        return None
     return _plain(found, before).removeprefix("\n").removesuffix("\n")
 
 
@@ -296,14 +288,12 @@ def _unforged(text: str) -> str:
 
 
 def _within(answer: str, tag: str) -> str | None:
-    """Return what stands between tags, the last of which may be missing."""
+    """Return what stands between tags, the last of which may be missing, or in a fence; None for neither."""
     _, start, rest = answer.partition(f"<{tag}>")
-    return rest.partition(f"</{tag}>")[0] if start else None
-
-
-def _unfenced(answer: str) -> str:
+    if start:
+        return rest.partition(f"</{tag}>")[0]
     fenced = _FENCE.fullmatch(answer)
-    return fenced["code"] if fenced else answer
+    return fenced["code"] if fenced else None
 
 
 def _plain(text: str, before: str) -> str:
@@ -413,8 +403,8 @@ class CodeAssistant:
             NoModel: No model is connected, or the configured one cannot be asked.
             ModelFailed, ModelUnauthorized: See `MessagesApi.answer`.
         """
-        prompt = completion_prompt(request, await self._variables(request, NAMES_WITHIN))
-        answer = await self._answer(prompt, COMPLETION_TIMEOUT, fast=True)
+        asked = completion_prompt(request, await self._variables(request, NAMES_WITHIN))
+        answer = await self._answer(asked, COMPLETION_TIMEOUT, fast=True)
         is_cut = answer.stop_reason == "max_tokens"
         return {"text": completion_of(_text(answer), request, is_cut=is_cut)}
 
@@ -425,8 +415,8 @@ class CodeAssistant:
             ModelFailed: The model's answer has no source, or not all of it.
             ToolError: See `complete`.
         """
-        prompt = edit_prompt(request, await self._variables(request, EDIT_NAMES_WITHIN))
-        answer = await self._answer(prompt, EDIT_TIMEOUT, fast=False)
+        asked = edit_prompt(request, await self._variables(request, EDIT_NAMES_WITHIN))
+        answer = await self._answer(asked, EDIT_TIMEOUT, fast=False)
         if answer.stop_reason == "max_tokens":
             raise ModelFailed(
                 "The new source is too long for one answer of the model.",
@@ -444,7 +434,7 @@ class CodeAssistant:
             return ""
         return await self._names.of(request.notebook, within)
 
-    async def _answer(self, prompt: Prompt, timeout: float, *, fast: bool) -> Message:
+    async def _answer(self, request: Json, timeout: float, *, fast: bool) -> Message:
         provider = (await self._provider()).require_ready()
         if provider.name not in DIRECT:
             what = "No model is connected."
@@ -459,22 +449,12 @@ class CodeAssistant:
             )
         api = await self._open(provider.environment)
         name = FAST if fast and FAST in provider.models else provider.model
-        return await api.answer(
-            await _id_of(name, provider, api),
-            timeout,
-            max_tokens=prompt.max_tokens,
-            system=prompt.system,
-            stop_sequences=[prompt.stop],
-            messages=[
-                {"role": "assistant" if number % 2 else "user", "content": text}
-                for number, text in enumerate(prompt.messages)
-            ],
-        )
+        return await api.answer(await _id_of(name, provider, api), timeout, **request)
 
     async def _open(self, environment: Mapping[str, str]) -> MessagesApi:
         if self._api is None or environment != self._environment:
             former = self._api
-            self._api = await asyncio.to_thread(MessagesApi, environment, LIST_TIMEOUT)
+            self._api = await asyncio.to_thread(MessagesApi, environment, COMPLETION_TIMEOUT)
             self._environment = environment
             if former is not None:
                 await former.close()

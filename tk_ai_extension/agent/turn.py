@@ -1,8 +1,7 @@
 """Turn of a chat: a person's message, the agent's calls in response, and the agent's own actions.
 
 An agent in another process may have tools of its own, which run there. It asks its client first; the
-same permission modes and the same cards decide. Text files that it reads and writes through its client
-are contained and journalled like notebooks.
+same permission modes and the same cards decide. What it edits in text files is journalled.
 """
 
 from __future__ import annotations
