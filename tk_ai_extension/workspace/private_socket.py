@@ -42,10 +42,13 @@ class PrivateSocket:
         if self._path is None:
             if not hasattr(socket, "AF_UNIX"):
                 raise OSError(errno.EAFNOSUPPORT, "This system has no Unix sockets")
+            listener = socket.socket(socket.AF_UNIX)
+            path = Path(tempfile.mkdtemp(prefix="tk-ai-"), "socket")
+            listener.bind(str(path))
             # Before anything is awaited: another caller gets the same path.
-            self._path = Path(tempfile.mkdtemp(prefix="tk-ai-"), "socket")
+            self._path = path
             self._server = await asyncio.start_unix_server(
-                self._attend, self._path, limit=self._longest
+                self._attend, sock=listener, limit=self._longest
             )
         return self._path
 
