@@ -21,7 +21,7 @@ import { serverPath } from '../common/drives';
 import { keysOfCells } from './keys';
 import { verify } from './verification';
 
-export type CellTask = 'explain' | 'fix' | 'document' | 'optimise';
+export type CellTask = 'explain' | 'fix' | 'document' | 'optimize';
 
 /** A command on cells, and the message that it sends. */
 interface ITask {
@@ -65,7 +65,7 @@ function tasksOf(trans: TranslationBundle): Record<CellTask, ITask> {
       one: trans.__('Document this cell: add docstrings, and comments that say why.'),
       many: trans.__('Document these cells: add docstrings, and comments that say why.')
     },
-    optimise: {
+    optimize: {
       label: trans.__('Optimize'),
       long: trans.__('Optimize Cells with Claude'),
       caption: trans.__('Ask Claude to optimize the selected cells'),

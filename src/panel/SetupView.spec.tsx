@@ -89,7 +89,7 @@ describe('the instructions', () => {
     const page = new Page();
     page.setup = { ...SETUP, instructions: null };
     await page.open();
-    expect(region('Instructions').textContent).toContain('AGENTS.md, CLAUDE.md');
+    expect(region('Instructions').textContent).toContain('AGENTS.md or CLAUDE.md');
   });
 });
 

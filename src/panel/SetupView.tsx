@@ -92,7 +92,7 @@ function Instructions({ path, close }: IInstructionsProps): JSX.Element {
   if (path === null) {
     return (
       <div className="tk-Form-note">
-        {trans.__('The root folder has no file of these: %1.', 'AGENTS.md, CLAUDE.md')}
+        {trans.__('No AGENTS.md or CLAUDE.md in the root folder.')}
       </div>
     );
   }
@@ -195,11 +195,7 @@ interface IApprovalsProps {
 function Approvals({ approvals, onRemove }: IApprovalsProps): JSX.Element {
   const { trans } = useServices();
   if (approvals.length === 0) {
-    return (
-      <div className="tk-Form-note">
-        {trans.__('None. What a mode asks about is asked each time.')}
-      </div>
-    );
+    return <div className="tk-Form-note">{trans.__('None.')}</div>;
   }
   return (
     <ul>

@@ -90,7 +90,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
               problem={{
                 code: 'unreachable',
                 message: trans.__('Connection lost. Reconnecting…'),
-                hint: trans.__('If the server is running, Claude goes on.'),
+                hint: trans.__('If the server is running, the answer goes on.'),
                 retryable: true
               }}
               onRetry={() => controller.chat.reconnect()}

@@ -194,7 +194,7 @@ function commands(trans: TranslationBundle): IOption[] {
     ask('explain', trans.__('Explain the active cell'), trans.__('Explain this cell.')),
     ask('fix', trans.__('Fix the active cell'), trans.__('This cell fails. Fix it, then run it.')),
     ask('document', trans.__('Document the active cell'), trans.__('Document this cell.')),
-    ask('optimise', trans.__('Optimize the active cell'), trans.__('Optimize this cell.')),
+    ask('optimize', trans.__('Optimize the active cell'), trans.__('Optimize this cell.')),
     ask('plot', trans.__('Plot something'), trans.__('Plot ')),
     run('new', trans.__('Start a new chat'), 'tk-ai:new-chat'),
     run('history', trans.__('Show chat history'), 'tk-ai:history'),

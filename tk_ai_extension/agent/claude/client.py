@@ -358,7 +358,7 @@ def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
         yield Retried(
             attempt=int(data.get("attempt") or 1),
             attempts=int(data.get("max_retries") or 0),
-            reason=str(data.get("error") or "no response"),
+            reason=str(data.get("error") or "no response").replace("_", " "),
         )
 
 
