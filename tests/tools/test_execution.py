@@ -67,6 +67,12 @@ async def test_insert_and_execute(harness, notebook):
     assert result.total_cells == 6
 
 
+async def test_no_kernel_starts_for_an_edit_that_cannot_be_applied(harness, notebook):
+    with pytest.raises(InvalidArguments, match="out of range"):
+        await harness.call("insert_and_execute_cell", notebook=notebook, source="1", index=99)
+    assert (await harness.call("list_running_kernels")).kernels == []
+
+
 async def test_an_exception_is_an_error_result_with_a_short_traceback(harness, notebook):
     result = await harness.call("execute_cell", notebook=notebook, cell=3)
     assert result.is_error

@@ -458,9 +458,14 @@ def plan_edit(
 
     Raises:
         InvalidArguments: A source is too long or has invalid characters.
+        Conflict, CellNotFound, InvalidNotebook: With ``run``, an operation cannot be applied.
     """
     editing.check_sources(context.workspace, operations)
-    return Edit(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
+    edit = Edit(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
+    if run:
+        # No kernel starts for an edit that cannot be applied.
+        _ = edit.changes
+    return edit
 
 
 async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChanged:
