@@ -104,18 +104,12 @@ function Figures({ turns }: { turns: readonly ITurn[] }): JSX.Element | null {
         {[trans.__('%1 tokens', tokens(spent)), ...price].join(' · ')}
       </summary>
       <div className="tk-Figures-box">
-        <dl>
-          <div>
-            <dt>{trans.__('Last answer')}</dt>
-            <dd>
-              {[
-                trans.__('%1 in', tokens(input)),
-                trans.__('%1 out', tokens(last.output_tokens)),
-                duration(last.seconds)
-              ].join(' · ')}
-            </dd>
-          </div>
-        </dl>
+        {trans.__(
+          'Last answer: %1 in · %2 out · %3',
+          tokens(input),
+          tokens(last.output_tokens),
+          duration(last.seconds)
+        )}
       </div>
     </details>
   );

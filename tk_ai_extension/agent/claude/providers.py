@@ -39,7 +39,7 @@ LABELS: Mapping[ProviderName, str] = {
 
 CLAUDE_MODELS = ("sonnet", "opus", "haiku")
 """Aliases of Claude's newest models."""
-TOUR_MODEL = "tk-tour"
+TOUR_MODEL = "Tour"
 
 ANTHROPIC = "https://api.anthropic.com"
 ADDRESS = "ANTHROPIC_BASE_URL"
