@@ -214,6 +214,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("ext:toolsets", "project", "a trait or `?toolsets=` chooses the toolsets that an administrator allows; an installed package adds one by an entry point"),
     Requirement("ext:notebook7", "project", "in Jupyter Notebook 7 the panel is in the right area, chats work, and an open notebook is read and changed in its page as in JupyterLab"),
     Requirement("mcp:http", "project", "MCP is served at `/api/tk-ai/mcp` on the server's own port, by the official SDK's server and Streamable HTTP transport behind a Jupyter handler"),
+    Requirement("mcp:focus", "project", "an agent from anywhere knows which notebook, cell and selection its own user looks at, and marks a cell for them; a person who follows is taken there"),
     Requirement("mcp:structured", "project", "a tool's answer is short text and structured content that is valid under its output schema; the schemas of the default toolset stay below 20,000 characters, and every tool has an example"),
     Requirement("mcp:resources", "project", "notebooks, their cells, single outputs and artifacts are resources, and the common jobs are prompts"),
     Requirement("rest:call", "project", "`POST /api/tk-ai/tools/{name}` takes JSON arguments and answers the structured result; an error has the status and the code of its class, over MCP too, never 500 for bad input, and nothing changed"),

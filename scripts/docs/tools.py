@@ -18,6 +18,7 @@ from tk_ai_extension.tools.registry import TOOLSETS, Registry, Result, Tool
 
 FAMILIES = (
     "notebooks",
+    "focus",
     "reading",
     "search",
     "writing",

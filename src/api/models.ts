@@ -20,10 +20,10 @@ export type StepKind =
 export interface Activity {
   /**
    * `changed` and `taken_back`: cells were written; `kept`: a person keeps changes; `running` and
-   * `ran`: a cell's code starts and ends; `missed`: the subscriber was too slow for the activities
-   * here.
+   * `ran`: a cell's code starts and ends; `shown`: an agent points its user to a cell; `missed`:
+   * the subscriber was too slow for the activities here.
    */
-  kind: 'changed' | 'kept' | 'taken_back' | 'running' | 'ran' | 'missed';
+  kind: 'changed' | 'kept' | 'taken_back' | 'running' | 'ran' | 'shown' | 'missed';
   /** The name that people see; empty for `missed`. */
   author: string;
   /** The keys of the cells. */

@@ -8,9 +8,12 @@ import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
 import type { IMark } from './marks';
 import { Review } from './Review';
-import { markLabel, signature } from './labels';
+import { markLabel, markText } from './labels';
 
-/** A bar at the left edge of a cell that an agent changed. A click opens the review. */
+/**
+ * A bar at the left edge of a cell that an agent changed or points to. A click opens the review of the
+ * changes, or removes a mark without any.
+ */
 export class CellMark implements IDisposable {
   constructor(
     private readonly _cell: Cell,
@@ -50,7 +53,9 @@ export class CellMark implements IDisposable {
       this._updateLabel();
     }
     // Update an open review in place, so that it keeps the focus.
-    if (this._review !== null) {
+    if (mark.steps.length === 0) {
+      this._close();
+    } else if (this._review !== null) {
       this._review.mark = mark;
     }
   }
@@ -72,7 +77,9 @@ export class CellMark implements IDisposable {
   }
 
   private _toggle(): void {
-    if (!this._isOpen) {
+    if (this._mark.steps.length === 0) {
+      this._activity.dismiss();
+    } else if (!this._isOpen) {
       this._open();
     } else {
       this._close();
@@ -103,7 +110,7 @@ export class CellMark implements IDisposable {
 
   private readonly _updateLabel = (): void => {
     this._updatedAt = Date.now();
-    this._label.textContent = signature(this._mark);
+    this._label.textContent = markText(this._mark, this._trans);
     this._bar.node.setAttribute('aria-label', markLabel(this._mark, this._trans));
   };
 

@@ -106,6 +106,16 @@ describe('NotebookActivity', () => {
     await until(activity, () => activity.running.length === 0);
   });
 
+  it('has the cell that an agent shows last, until that is dismissed', async () => {
+    await server.wire.begun;
+    server.emit('shown', 'x');
+    server.emit('shown', 'y');
+    await until(activity, () => activity.shown?.cell === 'y');
+    expect(activity.shown).toMatchObject({ author: 'Claude', steps: [] });
+    activity.dismiss();
+    expect([activity.shown, marked(activity)]).toEqual([null, []]);
+  });
+
   it('has no mark for what a person keeps, here or elsewhere', async () => {
     server.change(1, 'x', 'y');
     await until(activity, () => activity.marks.size === 2);

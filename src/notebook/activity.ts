@@ -8,7 +8,7 @@ import type { IChannel } from '../api/channel';
 import { quietly, inOrder } from '../api/reads';
 import { cellsByEntry, leftIn } from '../changes/pending';
 import type { IChats } from '../chat/service';
-import { entriesOf, type IMark, marksOf } from './marks';
+import { entriesOf, type IMark, marksOf, pointer } from './marks';
 
 /** The routes of the changes in notebooks. */
 export type Journal = Pick<ChatApi, 'changesIn' | 'keep' | 'undo'>;
@@ -19,7 +19,7 @@ export interface IRunning {
   author: string;
 }
 
-/** The changes and runs of agents in one open notebook. */
+/** What agents change, run and show in one open notebook. */
 export class NotebookActivity implements IDisposable {
   /** @param path - The path on the server; null for a notebook of another drive. */
   constructor(
@@ -46,6 +46,17 @@ export class NotebookActivity implements IDisposable {
     return this._changes;
   }
 
+  /** The cell that an agent points to, as a mark without changes, until the person goes to it. */
+  get shown(): IMark | null {
+    return this._shown;
+  }
+
+  /** Remove the mark of `shown`. */
+  dismiss(): void {
+    this._shown = null;
+    this._changed.emit();
+  }
+
   /** The cells that agents run now, in the order of their start. */
   get running(): readonly IRunning[] {
     return this._running;
@@ -62,6 +73,7 @@ export class NotebookActivity implements IDisposable {
     if (path === null) {
       this._changes = [];
       this._running = [];
+      this._shown = null;
       this._mark();
     }
     this._follow();
@@ -156,6 +168,10 @@ export class NotebookActivity implements IDisposable {
         this._running = this._running.filter(({ cell }) => !event.cells.includes(cell));
         this._changed.emit();
         break;
+      case 'shown':
+        this._shown = pointer(event);
+        this._changed.emit();
+        break;
       case 'changed':
         if (!this._changes.some(change => change.entry === event.entry)) {
           await this._refresh(path, isOver, event.entry);
@@ -198,6 +214,7 @@ export class NotebookActivity implements IDisposable {
   private _changes: readonly ChangeInfo[] = [];
   private _marks: ReadonlyMap<string, IMark> = new Map();
   private _running: readonly IRunning[] = [];
+  private _shown: IMark | null = null;
   private _following: IDisposable | null = null;
   private _disposed = false;
   private _changed = new Signal<this, void>(this);

@@ -8,16 +8,31 @@ import { onCells } from './cells';
 import { cellsOf } from './keys';
 import type { IMark } from './marks';
 
-/** Mark the cells of a notebook that agents changed. */
+/** Mark the cells of a notebook that agents changed, and the one that an agent points to. */
 export function markCells(
   panel: NotebookPanel,
   activity: NotebookActivity,
   trans: TranslationBundle
 ): void {
   const shown = new Map<Cell, CellMark>();
+  let shownCell: Cell | null = null;
+  panel.content.activeCellChanged.connect((_, cell) => {
+    if (cell !== null && cell === shownCell) {
+      activity.dismiss();
+    }
+  });
   const update = (): void => {
     const cellOf = cellsOf(panel);
     const wanted = new Map<Cell, IMark>();
+    const pointed = activity.shown && (cellOf(activity.shown.cell) ?? null);
+    if (pointed !== shownCell) {
+      shownCell?.removeClass('tk-mod-shown');
+      pointed?.addClass('tk-mod-shown');
+      shownCell = pointed;
+    }
+    if (pointed !== null && activity.shown !== null) {
+      wanted.set(pointed, activity.shown);
+    }
     for (const mark of activity.marks.values()) {
       const cell = cellOf(mark.cell);
       if (cell !== undefined && !mark.deleted) {

@@ -15,6 +15,7 @@ class Scene {
   readonly changed = new Signal<this, void>(this);
   running: { cell: string; author: string }[] = [];
   marks = new Map<string, { steps: { entry: number }[] }>();
+  shown: { cell: string } | null = null;
   readonly node = document.createElement('div');
   readonly widgetAdded = new Signal<this, NotebookPanel>(this);
   readonly commands = new CommandRegistry();
@@ -64,7 +65,7 @@ class Scene {
 }
 
 describe('Follow the Agent', () => {
-  it('is off, and scrolls to each cell that is changed or run while it is on', async () => {
+  it('is off, and scrolls to each cell that is changed, run or shown while it is on', async () => {
     const scene = new Scene();
     scene.change('a', 1);
     expect([scene.isOn, scene.scrolled]).toEqual([false, []]);
@@ -77,6 +78,12 @@ describe('Follow the Agent', () => {
     // The end of a run is no work on a cell.
     scene.run();
     expect(scene.scrolled).toEqual([2, 1]);
+    scene.shown = { cell: 'a' };
+    scene.changed.emit();
+    scene.changed.emit();
+    scene.shown = null;
+    scene.changed.emit();
+    expect(scene.scrolled.splice(2)).toEqual([0]);
     scene.change('gone', 3);
     scene.panel.isVisible = false;
     scene.change('a', 4);

@@ -25,7 +25,7 @@ export function addFollow(
   };
   commands.addCommand(command, {
     label: trans.__('Follow the Agent'),
-    caption: trans.__('Scroll to the cell that an agent works on'),
+    caption: trans.__('Scroll to the cell that an agent works on or shows'),
     describedBy: { args: { type: 'object', properties: {} } },
     isToggleable: true,
     isToggled: () => end !== null,
@@ -82,9 +82,13 @@ export function follow(
     };
     let { entry } = newest();
     let run = activity.running.at(-1)?.cell;
+    let { shown } = activity;
     const look = (): void => {
       const [change, running] = [newest(), activity.running.at(-1)?.cell];
-      const cell = running !== run ? running : change.entry > entry ? change.cell : undefined;
+      const pointed = activity.shown !== shown ? activity.shown?.cell : undefined;
+      const worked = running !== run ? running : change.entry > entry ? change.cell : undefined;
+      const cell = pointed ?? worked;
+      ({ shown } = activity);
       run = running;
       entry = Math.max(entry, change.entry);
       const widget = cell != null && panel.isVisible ? cellOf(panel, cell) : undefined;

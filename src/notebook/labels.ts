@@ -16,8 +16,16 @@ export function signature({ author, time }: { author: string; time: number }): s
   return `${author} · ${ago(time)}`;
 }
 
+/** Return the text of a mark. */
+export function markText(mark: IMark, trans: TranslationBundle): string {
+  return mark.steps.length > 0 ? signature(mark) : trans.__('%1 shows this cell', mark.author);
+}
+
 /** Return the accessible name of a mark. */
 export function markLabel(mark: IMark, trans: TranslationBundle): string {
+  if (mark.steps.length === 0) {
+    return trans.__('%1 shows this cell. Remove this mark.', mark.author);
+  }
   return trans.__('Changed by %1, %2. Show what changed.', mark.author, ago(mark.time, 'long'));
 }
 

@@ -2,7 +2,7 @@
 
 import type { ICellsByEntry } from '../api/client';
 import { cellsByEntry, type IPendingStep, isGone } from '../changes/pending';
-import type { ChangeInfo } from '../api/events';
+import type { Activity, ChangeInfo } from '../api/events';
 
 /** One change of one cell. */
 export interface IStep extends IPendingStep {
@@ -25,7 +25,7 @@ export interface IMark {
   yours: boolean;
   /** Whether the cell is deleted. */
   deleted: boolean;
-  /** From the newest. */
+  /** From the newest; none of a cell that an agent only points to. */
   steps: readonly IStep[];
 }
 
@@ -50,6 +50,13 @@ export function marksOf(changes: readonly ChangeInfo[]): Map<string, IMark> {
     }
   }
   return marks;
+}
+
+/** Return the mark of a cell that an agent points to. */
+export function pointer({ author, cells }: Activity): IMark | null {
+  const [cell] = cells;
+  const time = Date.now() / 1000;
+  return cell === undefined ? null : { cell, author, time, yours: false, deleted: false, steps: [] };
 }
 
 /** Return the changes of these marks, to keep or undo them. */

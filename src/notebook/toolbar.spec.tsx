@@ -59,6 +59,22 @@ it('goes to the next changed cell of a notebook without ids', async () => {
   act(() => item.dispose());
 });
 
+it('leads to the cell that an agent shows', async () => {
+  const widgets = ['r1', 'r2'].map(id => ({ model: { id }, node: { focus: jest.fn() } }));
+  const content = { widgets, model: null, activeCellIndex: 0, scrollToItem: jest.fn() };
+  const dismiss = jest.fn();
+  const changed = new Signal<object, void>({});
+  const activity = { changed, running: [], shown: { cell: 'r2', author: 'Claude' }, dismiss };
+  const item = new RunningItem({ content } as never, activity as never, nullTranslator.load(''));
+  await act(async () => {
+    Widget.attach(item, document.body);
+    await item.renderPromise;
+  });
+  fireEvent.click(screen.getByRole('button', { name: 'Claude shows you a cell' }));
+  expect([content.activeCellIndex, dismiss.mock.calls.length]).toEqual([1, 1]);
+  act(() => item.dispose());
+});
+
 describe('what a toolbar announces', () => {
   const marks = new Map<string, IMark>();
   const running: { cell: string; author: string }[] = [];

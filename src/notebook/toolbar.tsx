@@ -27,7 +27,7 @@ function Announced({ text }: { text: string }): JSX.Element {
   );
 }
 
-/** Toolbar item with the agent that runs a cell. A click goes to the cell. */
+/** Toolbar item with the agent that runs or shows a cell. A click goes to the cell. */
 export class RunningItem extends ReactWidget {
   constructor(
     private readonly _panel: NotebookPanel,
@@ -43,17 +43,29 @@ export class RunningItem extends ReactWidget {
   }
 
   private _item(): JSX.Element {
-    const [first] = this._activity.running;
-    const text = first ? this._trans.__('%1 is running a cell', first.author) : '';
+    const { running, shown } = this._activity;
+    const [first] = running;
+    const trans = this._trans;
+    const text = first
+      ? trans.__('%1 is running a cell', first.author)
+      : shown
+        ? trans.__('%1 shows you a cell', shown.author)
+        : '';
+    const there = first ?? shown;
     return (
       <>
         <Announced text={text} />
-        {first && (
+        {there && (
           <Button
             className="tk-RunningItem-button"
-            title={this._trans.__('Go to the running cell')}
+            title={first ? trans.__('Go to the running cell') : trans.__('Go to the cell')}
             panel={this._panel}
-            onClick={() => void goTo(this._panel, first.cell)}
+            onClick={() => {
+              if (there === shown) {
+                this._activity.dismiss();
+              }
+              void goTo(this._panel, there.cell);
+            }}
           >
             <span className="tk-Dot" aria-hidden="true" />
             {text}

@@ -17,6 +17,7 @@ import { goTo } from '../notebook/cells';
 import { outputsOf } from '../notebook/cellOutputs';
 import { serverPath } from '../common/drives';
 import { cellOf, keysFor, keysIn, keysOf } from '../notebook/keys';
+import { nameOf, seenIn } from '../notebook/seen';
 import { cellName } from '../common/position';
 import type { AppStore } from '../state/app';
 import type { IAbout, IAttached, ICellName, ISeen } from '../state/compose';
@@ -94,7 +95,7 @@ export class NotebookContext {
   get seen(): ISeen | null {
     if (this._seen === undefined) {
       const current = this._current;
-      this._seen = current && this._look(current);
+      this._seen = current && seenIn(current.panel, current.path);
     }
     return this._seen;
   }
@@ -108,22 +109,6 @@ export class NotebookContext {
       };
     }
     return this._promptSubjects;
-  }
-
-  private _look({ panel, path }: IOpen): ISeen {
-    const { content } = panel;
-    const active = content.activeCell;
-    const keys = keysIn(panel);
-    const selected = keys.filter((_, index) => {
-      const cell = content.widgets[index];
-      return cell !== undefined && content.isSelectedOrActive(cell);
-    });
-    const index = content.activeCellIndex;
-    return {
-      notebook: path,
-      cell: active && nameOf(index, keys[index] ?? '', active.model),
-      selected: selected.length > 1 ? selected : []
-    };
   }
 
   /** The cells of the current notebook. */
@@ -305,11 +290,6 @@ export class NotebookContext {
   private _seen: ISeen | null | undefined;
   private _promptSubjects: IPromptSubjects | undefined;
   private _frame = 0;
-}
-
-function nameOf(index: number, id: string, { sharedModel }: ICellModel): ICellName {
-  const line = sharedModel.source.split('\n').find(each => each.trim() !== '') ?? '';
-  return { id, index, line: line.slice(0, 80) };
 }
 
 function failedOf(cells: readonly IKeyed[], active: number): ICellName | null {

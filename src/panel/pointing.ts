@@ -8,6 +8,7 @@ import type { SelectionAttachment } from '../api/events';
 import { lastErrorOf, outputsOf } from '../notebook/cellOutputs';
 import { serverPath } from '../common/drives';
 import { cellName, numberOf } from '../common/position';
+import { selectionOf } from '../notebook/seen';
 import type { IAttached } from '../state/compose';
 import type { NotebookContext } from './notebook';
 
@@ -22,9 +23,6 @@ export interface IOption {
   /** A command of the panel that is run immediately. */
   command?: string;
 }
-
-/** Maximum number of characters of a selection that the server accepts. */
-const MAX_SELECTION = 100_000;
 
 /** The part of a file editor that is read here. */
 interface IFileWidget {
@@ -91,21 +89,6 @@ export function selections(notebook: NotebookContext, trans: TranslationBundle):
     }
   }
   return found;
-}
-
-function selectionOf(
-  editor: CodeEditor.IEditor,
-  place: { cell: string } | { path: string }
-): SelectionAttachment | null {
-  const { start, end } = editor.getSelection();
-  const [from, to] = [editor.getOffsetAt(start), editor.getOffsetAt(end)];
-  const text = editor.model.sharedModel.getSource().slice(Math.min(from, to), Math.max(from, to));
-  if (text.trim() === '' || text.length > MAX_SELECTION) {
-    return null;
-  }
-  const first = Math.min(start.line, end.line) + 1;
-  const lines = text.replace(/\n$/, '').split('\n').length;
-  return { kind: 'selection', text, first_line: first, last_line: first + lines - 1, ...place };
 }
 
 function isFile(widget: Widget | null): widget is Widget & IFileWidget {

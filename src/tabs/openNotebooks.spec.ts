@@ -55,6 +55,8 @@ async function page(missing?: string, get = jest.fn()): Promise<IPage> {
   const tracker = {
     widgetAdded: new Signal(of),
     currentChanged: new Signal(of),
+    activeCellChanged: new Signal(of),
+    selectionChanged: new Signal(of),
     currentWidget: null,
     forEach: (done: (panel: NotebookPanel) => void) => done(panel),
     filter: () => []

@@ -5,6 +5,7 @@ import { hasMethods } from '../lab/context';
 import { report, whenOff, works } from '../lab/features';
 import { serverPath } from '../common/drives';
 import type { Connection } from '../api/connection';
+import { FocusReport } from './focusReport';
 import { OpenNotebook } from './openNotebook';
 import type { IncomingRequest, ITabInfo } from './protocol';
 import { Refusal } from './protocol';
@@ -16,6 +17,11 @@ export class OpenNotebooks {
     private readonly _contents: Contents.IManager,
     private readonly _connection: Connection
   ) {
+    this._focus = new FocusReport(
+      _tracker,
+      panel => this._find(panel.context)?.id,
+      message => _connection.send(message)
+    );
     _tracker.widgetAdded.connect((_, panel) => void this._add(panel));
     _tracker.forEach(panel => void this._add(panel));
     _tracker.currentChanged.connect(() => this._publishSoon());
@@ -98,6 +104,7 @@ export class OpenNotebooks {
 
   private _publish(): void {
     this._connection.send({ tabs: this._notebooks.map(each => this._tabInfo(each)) });
+    this._focus.soon();
   }
 
   /** Report whether a notebook has unsaved changes. */
@@ -109,6 +116,7 @@ export class OpenNotebooks {
 
   private _onOpened(): void {
     this._session++;
+    this._focus.again();
     this._publish();
   }
 
@@ -156,6 +164,7 @@ export class OpenNotebooks {
     }
   }
 
+  private readonly _focus: FocusReport;
   private _notebooks: OpenNotebook[] = [];
   /** The notebooks with a request that is not answered yet. */
   private readonly _answering = new Set<OpenNotebook>();

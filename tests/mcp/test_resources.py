@@ -51,6 +51,8 @@ async def test_notebooks_below_the_root_are_listed(connect: Connect, plan: Path)
     async with connect() as client:
         listed = (await client.list_resources()).resources
         templates = (await client.list_resource_templates()).resource_templates
+    focus, *listed = listed
+    assert focus.uri == "notebook://focus"
     assert {resource.uri for resource in listed} == {PLAN, "notebook://empty.ipynb"}
     assert {resource.title for resource in listed} == {"my plans/plan.ipynb", "empty.ipynb"}
     assert [template.uri_template for template in templates] == [

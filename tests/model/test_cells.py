@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tk_ai_extension.model.cells import Cell, Snapshot, cell_keys
-from tk_ai_extension.model.errors import CellNotFound
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
 
 
 def notebook(*ids: str | None) -> Snapshot:
@@ -59,6 +61,20 @@ def test_an_id_with_a_number_never_names_another_cell(numbers: list[int], form: 
         with pytest.raises(CellNotFound):
             snapshot.find(form.format(number))
     assert snapshot.index(snapshot.find(0)[0]) == 0
+
+
+@pytest.mark.proves("edit:resolve")
+def test_a_count_in_brackets_is_the_cell_that_people_see_it_at() -> None:
+    counts = [4, None, 7, 4, 12, None]
+    cells = zip(NB.cells, counts, strict=True)
+    ran = replace(NB, cells=tuple(replace(cell, execution_count=n) for cell, n in cells))
+    assert ran.find("[7]")[0] is ran.cells[2]
+    assert ran.find(f"[12].{ran.cells[4].version}") == (ran.cells[4], ran.cells[4].version)
+    with pytest.raises(InvalidArguments, match="2 cells: @318a, @four"):
+        ran.find("[4]")
+    with pytest.raises(CellNotFound, match=r"4: @\S+ \[12\] source 4; 2: @77b1 \[7\]") as raised:
+        ran.find("[11]")
+    assert [cell["index"] for cell in raised.value.details["cells"]] == [4, 2, 0, 3]
 
 
 def test_a_versioned_address_gives_the_version() -> None:

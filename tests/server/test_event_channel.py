@@ -19,6 +19,7 @@ from traitlets.config import Config
 from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_users import ServesTwoUsers, headers_of
 from tests.support.scripted_model import Answer, Held, ScriptedModel
+from tests.support.tab_page import TabPage
 from tk_ai_extension.server.handlers import tabs
 
 DEADLINE = 30.0
@@ -288,3 +289,42 @@ class TestReader:
         number = await page.subscribe(permissions=True)
         assert (await page.receive())["subscription"] == number
         assert extension.settings[tabs.TABS_KEY].present("n.ipynb") == []
+
+
+class TestPointing(ServesTwoUsers):
+    @pytest.fixture
+    def server(self, jp_http_port: int, jp_base_url: str) -> str:
+        return f"http://127.0.0.1:{jp_http_port}{jp_base_url}"
+
+    @pytest.mark.proves("threat:other-user", "mcp:focus")
+    async def test_what_one_looks_at_and_is_shown_is_nothing_to_another(
+        self,
+        open_page: OpenPage,
+        call: Call,
+        ask: Ask,
+        notebook: str,
+        server: str,
+    ) -> None:
+        tab = TabPage(server, "token-of-ada")
+        await tab.connect()
+        await tab.open(notebook)
+        await tab.look(notebook, "fails000")
+        pages = [await open_page(name, headers_of(name)) for name in ("ada", "bob")]
+        for page in pages:
+            number = await page.subscribe(changes=notebook)
+            assert (await page.next(number))["reset"] is True
+        status, listed = await call("list_notebooks")
+        assert (status, listed["focus"]["cell"]) == (200, "fail")
+        status, shown = await call("show_cell", notebook=notebook, cell="fails000")
+        assert (status, shown["index"]) == (200, 1)
+        answer = await ask("POST", "api/tk-ai/tools/list_notebooks", {}, **headers_of("bob"))
+        listed = json.loads(answer.body)
+        assert ("focus" in listed, listed["notebooks"][0]["in_jupyterlab"]) == (False, False)
+        body = {"notebook": notebook, "cell": 0}
+        answer = await ask("POST", "api/tk-ai/tools/show_cell", body, **headers_of("bob"))
+        assert (answer.code, json.loads(answer.body)["error"]["code"]) == (409, "not_open")
+        # Only Ada is shown the cell: the next that Bob's page hears of is what it asks for.
+        assert (await pages[0].receive())["event"]["kind"] == "shown"
+        number = await pages[1].subscribe(permissions=True)
+        assert (await pages[1].receive())["subscription"] == number
+        await tab.close()

@@ -98,6 +98,20 @@ async def test_a_page_needs_a_name(connect: Any, jp_auth_header: dict[str, str])
 # --- what may be said
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"cell": 1}, {"selected": None}, {"selection": {"text": "x"}}], ids=str
+)
+def test_what_a_page_says_of_the_active_cell_is_checked(wrong: Any) -> None:
+    channel = Pages()
+    page, _ = page_with(channel, tab_entry())
+    said = {"focus": "n", "focused": True, "cell": "a", "selected": [], "selection": None}
+    channel.handle(page, said)
+    with pytest.raises(InvalidArguments):
+        channel.handle(page, {**said, **wrong})
+    assert [tab.focus.cell for tab in channel.looked_at("ann")] == ["a"]
+    assert channel.looked_at("bob") == []
+
+
 @pytest.mark.proves("threat:exhaustion")
 @pytest.mark.parametrize(
     ("message", "code"),

@@ -108,6 +108,15 @@ class TabPage:
             return listed
         return None
 
+    async def look(
+        self, path: str, cell: str, *selected: str, selection: Json | None = None
+    ) -> None:
+        """Make a cell of an open notebook the active one, and select others or text in it."""
+        assert self._socket is not None
+        focus = {"focus": self.notebooks[path].name, "focused": True, "cell": cell}
+        await self._send(self._socket, {**focus, "selected": selected, "selection": selection})
+        await self.report_and_wait()
+
     async def report_and_wait(self) -> None:
         """Report the open notebooks and wait for the reply: from then on the page owns them."""
         listed = await self.report()

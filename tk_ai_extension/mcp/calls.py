@@ -36,16 +36,20 @@ from tk_ai_extension.workspace.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 INSTRUCTIONS = """\
-Tools for Jupyter notebooks that people have open at the same time, on the same kernels.
+Use these tools for all work on Jupyter notebooks, and never write an .ipynb file yourself: people \
+have the notebooks open at the same time, on the same kernels, and a write of the file loses their \
+work. Read a cell's whole source before you change it. Address cells by id.
 
 Begin with use_notebook: it starts or connects the notebook's kernel and makes the notebook your \
 current one. Every tool also takes `notebook`, a path below the server's root; if use_notebook says \
-that you have no session, pass it in each call.
+that you have no session, pass it in each call. The notebook `active` is the one that the person \
+looks at; use_notebook and list_notebooks name its active cell and the selection. show_cell points \
+the person to a cell.
 
-Address cells by id, a unique prefix of it, `cell-N` or an index. A versioned address such as \
-`318a.9f2c41d0` names a cell as you saw it: a write fails if somebody has changed the cell since. \
-Read a cell's whole source before you change it. A Conflict changes nothing and shows the current \
-source: review it, then try again.
+A cell's address is its id, a unique prefix of it, `[12]` for the execution count that people see, \
+`cell-N` or an index. A versioned address such as `318a.9f2c41d0` names a cell as you saw it: a write \
+fails if somebody has changed the cell since. A Conflict changes nothing and shows the current source: \
+review it, then try again.
 
 `wait` limits how long a call waits for code, `timeout` how long the code may run. Code that is \
 still running continues: follow it with wait_execution and its execution_id, stop it with \

@@ -20,6 +20,7 @@ from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import json_size, stream_text
+from tk_ai_extension.tools.default.focus import person_focus
 from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace.files import Walk
 
@@ -31,6 +32,9 @@ MAX_SIZE = 3_000_000
 """Maximum size of a resource's contents, in bytes or characters: a message is encoded at once."""
 RESOURCE_NOT_FOUND = -32002
 """Error code of the protocol with sessions; without sessions it is -32602."""
+
+FOCUS = "notebook://focus"
+"""The URI of what the person looks at; a notebook's ends in ``.ipynb``."""
 
 NOTEBOOK = "A notebook: its cells with their outputs, as text"
 TEMPLATES = {
@@ -82,16 +86,26 @@ class Resources:
         offset = _offset(params)
         page = notebooks[offset : offset + PAGE]
         end = offset + len(page)
+        focus = types.Resource(
+            uri=FOCUS,
+            name="focus",
+            title="What the person looks at",
+            description="The open notebook in front, its active cell and the selection, as text",
+            mime_type="text/plain",
+        )
         return types.ListResourcesResult(
             resources=[
-                types.Resource(
-                    uri=notebook_uri(path),
-                    name=path.rsplit("/", 1)[-1],
-                    title=path,
-                    description=NOTEBOOK,
-                    mime_type="text/plain",
-                )
-                for path in page
+                *([] if offset else [focus]),
+                *(
+                    types.Resource(
+                        uri=notebook_uri(path),
+                        name=path.rsplit("/", 1)[-1],
+                        title=path,
+                        description=NOTEBOOK,
+                        mime_type="text/plain",
+                    )
+                    for path in page
+                ),
             ],
             next_cursor=str(end) if end < len(notebooks) else None,
         )
@@ -132,9 +146,10 @@ class Resources:
         found = {name: template.match(uri) for name, template in _PARSED.items()}
         # The most specific template: a path may contain anything.
         name = next((name for name in reversed(found) if found[name] is not None), None)
+        name = "focus" if uri == FOCUS else name
         if name is None:
             raise _not_found(context, f"Unknown resource `{uri}`.", None)
-        values = {key: str(value) for key, value in (found[name] or {}).items()}
+        values = {key: str(value) for key, value in (found.get(name) or {}).items()}
         try:
             contents = await self._contents(context, name, uri, values)
             _check_size(sum(map(_size, contents)))
@@ -161,6 +176,9 @@ class Resources:
     ) -> Contents:
         """Return the contents of the resource that a template's values name."""
         caller = self._requests.caller(context)
+        tool_context = ToolContext(self._workspace, caller)
+        if name == "focus":
+            return [_content(uri, "text/plain", (await person_focus(tool_context)).as_text())]
         if name == "output":
             return await self._output(context, uri, values["path"], values["id"], values["n"])
         if name == "artifact":
@@ -172,7 +190,7 @@ class Resources:
         result = await self._registry().call(
             f"read_{name}",
             {"notebook": values["path"], **further},
-            ToolContext(self._workspace, caller),
+            tool_context,
         )
         return [_content(uri, "text/plain", result.full_text())]
 

@@ -21,6 +21,8 @@ CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
 
 
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
+_COUNTED = re.compile(r"\[(\d{1,9})\]\Z")
+"""An execution count as people see it beside a cell."""
 _NUMBERED_ID = re.compile(r"^(cell-|)\d{1,5}$", re.MULTILINE)
 _key = attrgetter("key")
 VERSION = "[0-9a-f]{4,64}"
@@ -109,6 +111,11 @@ class Cell:
     def is_numbered(self) -> bool:
         """Whether the key is the cell's position, because the cell has no unique id."""
         return self.key != self.id
+
+    @property
+    def prompt(self) -> str:
+        """The execution count as people see it, after a blank; empty without one."""
+        return "" if self.execution_count is None else f" [{self.execution_count}]"
 
     @cached_property
     def first_line(self) -> str:
@@ -247,9 +254,10 @@ class Snapshot:
     def find(self, address: str | int) -> tuple[Cell, str | None]:
         """Return the cell at an address, and the hash prefix of a versioned address or None.
 
-        The address is tried in this order: an exact id, ``cell-N``, an integer index (a negative one
-        counts from the end), a unique prefix of an id, with or without ``@``; then the same with a
-        version. ``cell-N`` and ``"N"`` are no positions in a notebook with ids of that form.
+        The address is tried in this order: an exact id, ``[N]`` for an execution count, ``cell-N``, an
+        integer index (a negative one counts from the end), a unique prefix of an id, with or without
+        ``@``; then the same with a version. ``cell-N`` and ``"N"`` are no positions in a notebook with
+        ids of that form.
 
         >>> snapshot = Snapshot("a.ipynb", (Cell("318a02", "code", "x = 1", id="318a02"),))
         >>> snapshot.find("318a")[0].source, snapshot.find(-1)[0].key
@@ -257,7 +265,7 @@ class Snapshot:
 
         Raises:
             CellNotFound: No cell matches; the message lists up to ten cells.
-            InvalidArguments: A prefix matches several cells.
+            InvalidArguments: A prefix or an execution count matches several cells.
         """
         cell = self._find_plain(address)
         if cell is not None:
@@ -295,6 +303,8 @@ class Snapshot:
         text = address.strip()
         if text in self.places:
             return self.get(text)
+        if match := _COUNTED.match(text):
+            return self._counted(text, int(match[1]))
         if match := _NUMBERED.match(text):
             return None if "cell-" in self._numbered_ids else self._at(int(match[1]))
         if re.fullmatch(r"-?\d{1,9}", text) and "" not in self._numbered_ids:
@@ -319,24 +329,45 @@ class Snapshot:
             )
         return found[0] if found else None
 
+    def _counted(self, text: str, count: int) -> Cell | None:
+        """Return the code cell with an execution count; see `find`."""
+        found = [cell for cell in self.cells if cell.execution_count == count]
+        if len(found) > 1:
+            names = ", ".join(f"@{self.short_keys[cell.key]}" for cell in found[:10])
+            raise InvalidArguments(
+                f"`{text}` is the execution count of {len(found)} cells: {names}.",
+                hint="Use the id of the one that you mean.",
+            )
+        return found[0] if found else None
+
     def _at(self, index: int) -> Cell | None:
         count = len(self.cells)
         return self.cells[index] if -count <= index < count else None
 
     def _missing(self, address: str | int) -> CellNotFound:
+        cells: Sequence[Cell] = self.cells
+        what = f"It has {counted(len(cells))}"
+        if isinstance(address, str) and (match := _COUNTED.match(address.strip())):
+            wanted = int(match[1])
+            ran = [cell for cell in cells if cell.execution_count is not None]
+            cells = sorted(ran, key=lambda cell: abs((cell.execution_count or 0) - wanted))
+            what = f"The nearest execution counts of {counted(len(self.cells))}"
         known = [
             {
                 "cell": self.short_keys[cell.key],
-                "index": index,
+                "index": self.index(cell),
+                "execution_count": cell.execution_count,
                 "first_line": cell.first_line[:60],
             }
-            for index, cell in enumerate(self.cells[:10])
+            for cell in cells[:10]
         ]
-        lines = "; ".join(f"{c['index']}: @{c['cell']} {c['first_line']}" for c in known) or "none"
-        more = f" (and {len(self.cells) - 10} more)" if len(self.cells) > 10 else ""
+        lines = "; ".join(
+            f"{self.index(cell)}: @{self.short_keys[cell.key]}{cell.prompt} {cell.first_line[:60]}"
+            for cell in cells[:10]
+        )
+        more = f" (and {len(cells) - 10} more)" if len(cells) > 10 else ""
         return CellNotFound(
-            f"No cell `{address}` in {self.path}. It has {counted(len(self.cells))}: {lines}{more}.",
-            cells=known,
+            f"No cell `{address}` in {self.path}. {what}: {lines or 'none'}{more}.", cells=known
         )
 
 

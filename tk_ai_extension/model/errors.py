@@ -248,6 +248,14 @@ class OpenTwice(ToolError):
     default_hint = "Save or close the notebook in one of the tabs, then try again."
 
 
+class NotOpen(ToolError):
+    """The person has no notebook open in JupyterLab, or not this one."""
+
+    code = "not_open"
+    status = 409
+    default_hint = "Ask them to open a notebook there, or name one: list_notebooks lists them."
+
+
 class TabOffline(ToolError):
     """A JupyterLab tab with the notebook keeps disconnecting, or does not answer. Nothing was changed."""
 

@@ -607,6 +607,7 @@ class NotebookRouter:
 
     Attributes:
         notebooks: The notebooks by path.
+        pages: The pages with open notebooks.
     """
 
     def __init__(
@@ -622,7 +623,7 @@ class NotebookRouter:
         self._root = root
         self._contain = contain
         self._store = _make_store(root, linked, contents_manager)
-        self._tabs = tabs or Pages(root)
+        self.pages = self._tabs = tabs or Pages(root)
         self._tabs.warn = warn or _log.warning
         self._tabs.on_moved = self._on_moved
         self.notebooks = self._tabs.notebooks

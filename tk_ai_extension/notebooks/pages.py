@@ -34,6 +34,7 @@ from tk_ai_extension.model.errors import (
     save_error,
 )
 from tk_ai_extension.model.paths import has_link, open_aliases
+from tk_ai_extension.notebooks.focus import Focus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,8 +136,8 @@ class Tab:
         is_linked: Whether a link is on the way to its path.
         shared: Whether a collaboration room has its content, which the room saves.
         dirty: Whether only the tab has some changes, by the page's last message; true while ours are made.
-        focused: Whether it has the focus.
-        seen: Increasing number of its last focus.
+        seen: Increasing number of the last time that its page had the window's focus and showed it.
+        focus: What the person looks at in it, by the page's last message.
         replica: What the server knows of its content; see `Pages.locked`.
         lock: Held while the replica is used.
     """
@@ -149,8 +150,9 @@ class Tab:
         self.page = page
         self.notebook = notebook
         self.listed = notebook.path
-        self.is_linked = self.shared = self.dirty = self.focused = False
+        self.is_linked = self.shared = self.dirty = False
         self.seen = 0
+        self.focus = Focus()
         self.replica = TabReplica()
         self.lock = asyncio.Lock()
         self.saving: Schedule | None = None
@@ -372,6 +374,12 @@ class Pages:
         if isinstance(message.get("tabs"), list):
             fresh = self._list(page, _listed(cast("list[Any]", message["tabs"])))
             return {"listed": fresh, "sent": _now()}
+        if "focus" in message:
+            for tab in page.tabs:
+                if tab.name == message["focus"]:
+                    tab.focus = Focus.of(message)
+                    self._note_seen(tab, message)
+            return None
         if "answer" in message:
             name = page.answered(message)
         elif "changed" in message:
@@ -388,6 +396,10 @@ class Pages:
                 tab.dirty = dirty
                 if len(self.present(tab.path)) > 1:  # Another one may hold the notebook now.
                     self._notify({tab.path})
+
+    def _note_seen(self, tab: Tab, said: Json) -> None:
+        if said.get("focused") is True:
+            tab.seen = next(self._count)
 
     def _list(self, page: Page, listed: list[Json]) -> list[str]:
         """Handle the list of a page's open notebooks; return those whose files were not the page's yet."""
@@ -407,10 +419,7 @@ class Pages:
             tab.is_linked = self._root is not None and has_link(self._root, path)
             tab.dirty = each.get("dirty") is True
             tab.shared = each.get("shared") is True
-            is_focused = each.get("focused") is True
-            if is_focused and not tab.focused:
-                tab.seen = next(self._count)
-            tab.focused = is_focused
+            self._note_seen(tab, each)
         page.tabs = tabs
         page.has_listed = True
         now = {tab.state for tab in tabs}
@@ -425,6 +434,11 @@ class Pages:
         That is one with unsaved changes, then the one with the most recent focus.
         """
         return _connected(self._with(path))
+
+    def looked_at(self, user: str) -> list[Tab]:
+        """Return the tabs in a user's connected pages, the one that was used last first."""
+        tabs = [tab for tab in self._tabs() if tab.page.user == user and tab.page.connection]
+        return sorted(tabs, key=lambda tab: -tab.seen)
 
     async def find(self, path: str) -> Tab | None:
         """Return the tab that holds a notebook; None if its file may be written.

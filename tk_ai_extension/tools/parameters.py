@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-Notebook = Annotated[str | None, Field(min_length=1, description="default: the current one")]
+Notebook = Annotated[str | None, Field(description="default: current")]
 """A path below the root, a managed name, or None for the caller's current notebook."""
 
 Address = Annotated[
-    str | int, Field(union_mode="left_to_right", description="id, prefix, index or `id.version`")
+    str | int,
+    Field(union_mode="left_to_right", description="id, prefix, index, `[count]` or `id.version`"),
 ]
-"""A cell: id, ``cell-N``, index, unique prefix of an id, or a versioned address."""
+"""A cell: id, ``cell-N``, index, unique prefix of an id, ``[N]``, or a versioned address."""
 
 MaybeAddress = Annotated[str | int | None, Field(union_mode="left_to_right")]
 
@@ -25,6 +26,6 @@ Entry = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 
 CellKind = Literal["code", "markdown", "raw"]
 
-Wait = Annotated[float, Field(ge=0, le=3600, description="seconds to wait")]
+Wait = Annotated[float, Field(ge=0, le=3600, description="seconds")]
 Timeout = Annotated[float | None, Field(gt=0, description="seconds, then interrupt")]
 CellTimeout = Annotated[float | None, Field(gt=0, description="seconds per cell")]

@@ -54,6 +54,9 @@ logger = logging.getLogger(__name__)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
+ACTIVE = "active"
+"""The notebook that the caller's person looks at, unless the caller has given it as a name."""
+
 MAX_PROBLEMS = 10
 """Maximum invalid fields that an error names."""
 
@@ -718,6 +721,11 @@ class Registry:
                 is in the log.
         """
         tool = self.get(name)
+        notebooks, caller = context.workspace.notebooks, context.caller
+        key = tool.notebook_argument
+        if arguments.get(key) == ACTIVE and notebooks.resolve(caller, ACTIVE) is None:
+            # From here on it is that notebook: an approval holds for it alone.
+            arguments = {**arguments, key: context.workspace.active_tab(caller).path}
         parsed = self.validate(tool, arguments)
         if context.tools is not self:
             context = replace(context, tools=self)

@@ -666,7 +666,7 @@ def _entry(row: Sequence[Any], changes: tuple[Change, ...] = (), *, reader: str)
     )
 
 
-ActivityKind = Literal["changed", "kept", "taken_back", "running", "ran", "missed"]
+ActivityKind = Literal["changed", "kept", "taken_back", "running", "ran", "shown", "missed"]
 
 MAX_BEHIND = 500
 """Maximum queued activities of a subscriber. A slower one receives ``missed`` instead."""
@@ -678,8 +678,8 @@ class Activity:
 
     Attributes:
         kind: ``changed`` and ``taken_back``: cells were written; ``kept``: a person keeps changes;
-            ``running`` and ``ran``: a cell's code starts and ends; ``missed``: the subscriber was too
-            slow for the activities here.
+            ``running`` and ``ran``: a cell's code starts and ends; ``shown``: an agent points its
+            user to a cell; ``missed``: the subscriber was too slow for the activities here.
         author: The name that people see; empty for ``missed``.
         cells: The keys of the cells.
         turn: The chat's turn; None if it belongs to none.
@@ -696,8 +696,9 @@ class Activity:
 
 
 class _Subscriber:
-    def __init__(self, notebook: Notebook) -> None:
+    def __init__(self, notebook: Notebook, user: str) -> None:
         self.notebook = notebook
+        self.user = user
         self.queue: deque[Activity] = deque()
         self.changed = asyncio.Event()
 
@@ -746,14 +747,21 @@ class ActivityFeed:
         named = tuple(dict.fromkeys(cell for cell in cells if cell))
         activity = Activity(kind, caller.author, named, caller.turn, entry, status)
         for subscriber in self._subscribers:
-            if subscriber.follows(notebook):
+            is_theirs = kind != "shown" or subscriber.user == caller.user
+            if is_theirs and subscriber.follows(notebook):
                 subscriber.put(activity)
 
     async def follow(
-        self, notebook: Notebook, running: Iterable[Activity] = ()
+        self, notebook: Notebook, running: Iterable[Activity] = (), *, user: str = ""
     ) -> AsyncGenerator[Activity]:
-        """Yield the activities of a notebook, beginning with those of the cells that run now."""
-        subscriber = _Subscriber(notebook)
+        """Yield the activities of a notebook, beginning with those of the cells that run now.
+
+        Args:
+            notebook: The notebook.
+            running: What runs now.
+            user: The user who is shown what their agents point to.
+        """
+        subscriber = _Subscriber(notebook, user)
         for activity in running:
             subscriber.put(activity)
         self._subscribers.add(subscriber)

@@ -21,10 +21,12 @@ from tk_ai_extension.model.errors import (
     KernelNotFound,
     LimitReached,
     NotebookNotFound,
+    NotOpen,
 )
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.notebooks.notebook import Incarnation, Incarnations, Notebook, Notebooks
+from tk_ai_extension.notebooks.pages import Tab
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.executions import Executions
@@ -387,6 +389,17 @@ class Workspace:
     ) -> NotebookDocument:
         """Open a notebook, given as for `path`."""
         return await self.store.open(self.path(caller, notebook, tool=tool))
+
+    def active_tab(self, caller: Caller) -> Tab:
+        """Return the tab that the caller's user looks at.
+
+        Raises:
+            NotOpen: No page of theirs has a notebook open.
+        """
+        tabs = self.store.pages.looked_at(caller.user)
+        if not tabs:
+            raise NotOpen("The person has no notebook open in JupyterLab.")
+        return tabs[0]
 
     async def read(self, document: NotebookDocument) -> Snapshot:
         """Read a snapshot, and remember it so that an edited text can be merged against it."""

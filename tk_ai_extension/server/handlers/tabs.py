@@ -180,7 +180,7 @@ class PageChannel:
         else:
             notebook = workspace.by_path.at(value)
             running = workspace.executions.running(notebook)
-            async for activity in workspace.activity.follow(notebook, running):
+            async for activity in workspace.activity.follow(notebook, running, user=self.user):
                 yield asdict(activity)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -19,6 +20,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.tools.changes import CreationPlan
+from tk_ai_extension.tools.default.focus import PersonFocus, focus_in, person_focus
 from tk_ai_extension.tools.parameters import CellKind, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
@@ -37,6 +39,8 @@ class NotebookEntry(BaseModel):
     cells: int | None = None
     kernel: str | None = None
     open_by: list[str] = Field(default_factory=list)
+    in_jupyterlab: bool = False
+    """Whether the caller's person has it open in JupyterLab."""
 
 
 class NotebookList(Result):
@@ -44,6 +48,8 @@ class NotebookList(Result):
 
     notebooks: list[NotebookEntry]
     more: int = 0
+    focus: PersonFocus | None = None
+    """What the person looks at; null if they have no notebook open."""
 
     def as_text(self) -> str:
         lines = [
@@ -51,11 +57,13 @@ class NotebookList(Result):
             + (f", {counted(n.cells)}" if n.cells is not None else ", unreadable")
             + (f", kernel {n.kernel}" if n.kernel else "")
             + (f", used by {', '.join(n.open_by)}" if n.open_by else "")
+            + (", open in JupyterLab" if n.in_jupyterlab else "")
             for n in self.notebooks
         ]
         if self.more:
             lines.append(f"[{self.more} more: use a larger limit or a narrower path]")
-        return "\n".join(lines) or "No notebooks."
+        lines = lines or ["No notebooks."]
+        return "\n".join([*lines, self.focus.as_text()] if self.focus else lines)
 
 
 def _size(size: int | None) -> str:
@@ -71,11 +79,12 @@ async def list_notebooks(
     recursive: bool = True,
     limit: Annotated[int, Field(ge=1, le=1000)] = 100,
 ) -> NotebookList:
-    """List notebooks in a folder: size, cells, kernel, users."""
+    """List notebooks in a folder: size, cells, kernel, users; and what the person looks at."""
     workspace = context.workspace
     walk = Walk(workspace.files, path, recursive=recursive)
     found = [entry async for entry in walk if entry.kind == "notebook"]
     entries: list[NotebookEntry] = []
+    opened = {tab.path for tab in workspace.store.pages.looked_at(context.caller.user)}
     for entry in found[:limit]:
         try:
             document = await workspace.store.open(entry.path)
@@ -94,9 +103,18 @@ async def list_notebooks(
                         for identity in workspace.notebooks.users_of(entry.path)
                     }
                 ),
+                in_jupyterlab=entry.path in opened,
             )
         )
-    return NotebookList(notebooks=entries, more=max(len(found) - limit, 0), notices=walk.left_out)
+    focus = None
+    with suppress(ToolError):
+        focus = await person_focus(context)
+    return NotebookList(
+        notebooks=entries,
+        more=max(len(found) - limit, 0),
+        focus=focus,
+        notices=walk.left_out,
+    )
 
 
 class NewCell(BaseModel):
@@ -180,6 +198,8 @@ class NotebookUsed(Result):
     ready_after: float
     """Seconds until the kernel answered."""
     has_session: bool = True
+    focus: PersonFocus | None = None
+    """What the person looks at, if it is this notebook."""
 
     def as_text(self) -> str:
         text = (
@@ -188,7 +208,7 @@ class NotebookUsed(Result):
         )
         if not self.has_session:
             text += " Your connection has no session: pass `notebook` in each call."
-        return text
+        return f"{text}\n{self.focus.as_text()}" if self.focus else text
 
 
 @tool("EXECUTE", idempotent=True, command="open notebook")
@@ -201,7 +221,7 @@ async def use_notebook(
     kernel_name: str | None = None,
 ) -> NotebookUsed:
     """Make a notebook the current one and connect its kernel, the running one or a new one (call this
-    first). Mode `create` creates a missing notebook.
+    first). `active`: what the person looks at. Mode `create` creates a missing notebook.
     """
     workspace, caller = context.workspace, context.caller
     managed = workspace.notebooks.resolve(caller, notebook)
@@ -250,6 +270,8 @@ async def use_notebook(
         caller, document.path if name == path else name, document.path, found
     )
     kept = managed is not None and managed.kernel_id == found and kernel_id is None
+    tabs = workspace.store.pages.looked_at(caller.user)
+    is_active = bool(tabs) and tabs[0].path == document.path
     return NotebookUsed(
         notebook=used.path,
         name=used.name,
@@ -260,6 +282,7 @@ async def use_notebook(
         total_cells=len(snapshot.cells),
         ready_after=round(ready_after, 3),
         has_session=caller.key is not None,
+        focus=focus_in(context, tabs[0], snapshot) if is_active else None,
     )
 
 

@@ -343,7 +343,7 @@ def _reading_text(
         f"# notebook {snapshot.path} rev:{snapshot.revision}{span}; outputs after {OUTPUT_MARK.strip()}"
     ]
     for cell, text in zip(shown, texts, strict=True):
-        notes = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
+        notes = cell.prompt
         if (known := state.get(cell.key, "never")) not in ("fresh", "never"):
             notes += f" {known}"
         parts += [f"{celltext.marker(snapshot, cell)}{notes}", text]
