@@ -56,7 +56,9 @@ export function marksOf(changes: readonly ChangeInfo[]): Map<string, IMark> {
 export function pointer({ author, cells }: Activity): IMark | null {
   const [cell] = cells;
   const time = Date.now() / 1000;
-  return cell === undefined ? null : { cell, author, time, yours: false, deleted: false, steps: [] };
+  return cell === undefined
+    ? null
+    : { cell, author, time, yours: false, deleted: false, steps: [] };
 }
 
 /** Return the changes of these marks, to keep or undo them. */
