@@ -7,12 +7,13 @@ import gc
 import json
 import os
 import sqlite3
+import ssl
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import chain, groupby
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,6 +158,14 @@ def no_parser_of_no_arguments() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Application, "parse_command_line", parse_some)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_ssl_context() -> Iterator[None]:
+    """Load the certificates of authorities once: it takes 25 ms, and each client of HTTP would do it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
 
 

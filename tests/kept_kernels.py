@@ -1,6 +1,6 @@
 """Kernels that outlive their test.
 
-To start a kernel takes 0.6 processor seconds, most of them for imports. One that still runs when a server
+To start a kernel takes half a processor second, most of it for imports. One that still runs when a server
 of the test's process ends is kept, and cleared for the next test that starts such a kernel. Whatever shuts
 down, restarts or kills a kernel within a test does so.
 """
@@ -23,17 +23,16 @@ from jupyter_client.provisioning import LocalProvisioner
 
 COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f"]
 """Kernels with this command and a connection file are kept."""
-SESSION = "PI_SESSION_FILE"
-"""A variable of the kernels of sessions, which are not kept: they remember their folder."""
 MAX_KEPT = 3
 CLEARED_WITHIN = 2.0
 """Seconds. A kernel that still runs code is not cleared, and ends."""
 CLEAR = """
 import os, sys
 os.chdir({folder!r})
-for name in {before!r}:
-    os.environ.pop(name, None)
+os.environ.clear()
 os.environ.update({environment!r})
+sys.path[:] = [path for path in sys.path if "/pytest-of-" not in path]
+sys.modules.pop("tool_bridge", None)
 for name, module in list(sys.modules.items()):
     if "/pytest-of-" in (getattr(module, "__file__", None) or ""):
         del sys.modules[name]
@@ -62,7 +61,7 @@ class KeptKernel:
         client = AsyncKernelClient()
         client.load_connection_info(self.provisioner.connection_info)
         client.start_channels(iopub=False, stdin=False, hb=False, control=False)
-        code = CLEAR.format(folder=str(folder), before=self.names, environment=dict(environment))
+        code = CLEAR.format(folder=str(folder), environment=dict(environment))
         try:
             asked: Any = client.execute(code, silent=True, reply=True, timeout=CLEARED_WITHIN)
             return (await asked)["content"]["status"] == "ok"
@@ -87,7 +86,8 @@ class KeptKernels:
 
     async def launch(self, provisioner: Any, cmd: list[str], **options: Any) -> Any:
         """Launch a kernel, or give a provisioner one that is kept."""
-        environment = options.get("env") or os.environ
+        # A copy: to launch a kernel adds a variable.
+        environment = dict(options.get("env") or os.environ)
         is_restart = provisioner.pid is not None
         kept = None
         if cmd[:-1] == COMMAND and not is_restart:
@@ -114,8 +114,8 @@ class KeptKernels:
         for kernel_id in manager.list_kernel_ids():
             kernel = manager.get_kernel(kernel_id)
             provisioner = kernel.provisioner
-            names = self._names.get(provisioner.pid, [SESSION])
-            if len(self._kept) < MAX_KEPT and SESSION not in names and await is_kept(provisioner):
+            names = self._names.get(provisioner.pid)
+            if names and len(self._kept) < MAX_KEPT and await is_kept(provisioner):
                 self._kept.append(KeptKernel(provisioner, names))
                 kernel.stop_restarter()
                 manager.stop_watching_activity(kernel_id)
