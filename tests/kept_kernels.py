@@ -36,6 +36,10 @@ sys.modules.pop("tool_bridge", None)
 for name, module in list(sys.modules.items()):
     if "/pytest-of-" in (getattr(module, "__file__", None) or ""):
         del sys.modules[name]
+for callbacks in get_ipython().events.callbacks.values():
+    callbacks[:] = [each for each in callbacks if each.__module__ != "__main__"]
+if pyplot := sys.modules.get("matplotlib.pyplot"):
+    pyplot.close("all")
 get_ipython().reset(new_session=True)
 """
 
