@@ -35,8 +35,6 @@ SENT: tuple[Any, ...] = (
     models.PermissionEvent,
     CellRun,
     # Changes to notebooks, and code that the page asks for.
-    models.ChangeList,
-    models.ChatChanges,
     models.NetChanges,
     models.UndoneChanges,
     models.UndoneTurn,

@@ -4,9 +4,6 @@ import { ServerConnection } from '@jupyterlab/services';
 import type {
   Answer,
   Attachment,
-  ChangeInfo,
-  ChangeList,
-  ChatChanges,
   ChatEvent,
   ChatInfo,
   ChatSetupInfo,
@@ -145,25 +142,16 @@ export class ChatApi {
   }
 
   /**
-   * Return the changes in a notebook that are neither kept nor undone, from the newest.
+   * Return what changes that are neither kept nor undone did to the cells of a notebook.
    *
-   * @param known - The oldest ones, which are not read again.
+   * @param cells - The keys of the cells; default: all.
    */
-  async changesIn(notebook: string, known: readonly ChangeInfo[] = []): Promise<ChangeInfo[]> {
-    const found: ChangeInfo[] = [];
-    for (;;) {
-      const before = found.length === 0 ? {} : { before: String(found.at(-1)?.entry) };
-      const query = URLExt.objectToQueryString({ notebook, ...before });
-      const page = await this._json<ChangeList>('GET', `changes${query}`);
-      found.push(...page.changes);
-      const last = page.changes.at(-1);
-      if (!page.more || last === undefined) {
-        return found;
-      }
-      if (last.entry <= (known[0]?.entry ?? -1)) {
-        return [...found, ...known.filter(({ entry }) => entry < last.entry)];
-      }
-    }
+  async changesIn(notebook: string, cells: readonly string[] = []): Promise<readonly NetChange[]> {
+    const query = new URLSearchParams([
+      ['notebook', notebook],
+      ...cells.map(cell => ['cell', cell])
+    ]);
+    return (await this._json<NetChanges>('GET', `changes?${query}`)).changes;
   }
 
   /** Keep changes in a notebook. */
@@ -187,11 +175,6 @@ export class ChatApi {
   /** Return what a turn changed by cell, without what is undone. */
   async netChanges(id: string, turn: string): Promise<readonly NetChange[]> {
     return (await this._json<NetChanges>('GET', `chats/${id}/changes/${turn}`)).changes;
-  }
-
-  /** Return the changes of a chat that are not undone. */
-  changes(id: string): Promise<ChatChanges> {
-    return this._json('GET', `chats/${id}/changes`);
   }
 
   /** Export a chat as Markdown or as a notebook. */

@@ -93,56 +93,6 @@ export interface CellRun {
   events?: readonly Readonly<Record<string, unknown>>[];
   left_out?: number;
 }
-/** A change to a notebook. */
-export interface ChangeInfo {
-  /** The change's number, for undo. */
-  entry: number;
-  time: number;
-  author: string;
-  tool: string;
-  /** The turn of a chat. */
-  turn: string | null;
-  /** Whether an agent of yours made it. */
-  yours: boolean;
-  summary: string;
-  cells: readonly ChangedCell[];
-}
-/** The newest changes to a notebook that were neither undone nor kept. */
-export interface ChangeList {
-  changes: readonly ChangeInfo[];
-  /** Whether there are older ones. */
-  more: boolean;
-}
-/** A cell of a change. */
-export interface ChangedCell {
-  cell: string;
-  action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
-  /** Unified diff of its source. */
-  diff: string;
-  /** Whether the diff is not complete. */
-  truncated: boolean;
-  /** Its source before; null if there was no cell, or the source is too long. */
-  before: string | null;
-}
-/** A change of a chat that was not undone. */
-export interface ChatChange {
-  /** As the event `cell_change` names it. */
-  entry: number;
-  turn: string | null;
-  /** Its path now. */
-  notebook: string;
-  time: number;
-  /** The cells with changes that were not undone. */
-  cells: readonly string[];
-  /** Those of them that a person has kept. */
-  kept: readonly string[];
-}
-/** The changes of a chat that were not undone. */
-export interface ChatChanges {
-  changes: readonly ChatChange[];
-  /** Earlier changes are not listed. */
-  since: number;
-}
 /** A chat. */
 export interface ChatInfo {
   id: string;
@@ -279,16 +229,22 @@ export interface NetChange {
   index: number;
   /** code, markdown or raw. */
   cell_type: string;
-  /** The source before and after; empty where there was or is no cell. */
-  before: string;
-  /** The source before and after; empty where there was or is no cell. */
-  after: string;
+  /** The source before; None if there was no cell, or the source is too long. */
+  before: string | null;
   /** The removed and added lines, as the event `cell_change` has them. */
   diff: string;
-  /** Whether a source is too long: then these three are empty. */
+  /** Whether a source is too long: then the diff is empty. */
   truncated: boolean;
+  /** The journal entries of the changes; empty if a person keeps all of them. */
+  entries: readonly number[];
+  /** The name that people see, of who made the last change. */
+  author: string;
+  /** The time of the last change, in seconds since the epoch. */
+  time: number;
+  /** Whether your agents made all changes. */
+  yours: boolean;
 }
-/** What a turn changed, by cell. */
+/** What changes have done, by cell. */
 export interface NetChanges {
   changes: readonly NetChange[];
 }

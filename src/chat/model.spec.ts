@@ -39,7 +39,6 @@ function info(busy: boolean): ChatInfo {
 /** The routes of a server on which all goes well. */
 const ROUTES: Routes = {
   send: () => Promise.resolve({ chat: 'c', turn: 't' }),
-  changes: () => Promise.resolve({ changes: [], since: 0 }),
   answerPlan: () => Promise.resolve({ chat: 'c', turn: 't' }),
   stop: () => Promise.resolve(),
   restore: () => Promise.resolve([]),
@@ -322,10 +321,7 @@ describe('the error of a request', () => {
     stop: chat => chat.stop(),
     undo: chat => chat.undo('a.ipynb', { 1: ['x'] })
   };
-  const reads: ((chat: Chat) => unknown)[] = [
-    chat => chat.netChanges('t'),
-    chat => chat.readJournal()
-  ];
+  const reads: ((chat: Chat) => unknown)[] = [chat => chat.netChanges('t')];
 
   it.each(Object.keys(asks))('is neither cleared nor set by what is read (%s)', async name => {
     const past = story(MESSAGE, { kind: 'began' }, CALL, CHANGE, RESULT, DONE);
@@ -338,7 +334,6 @@ describe('the error of a request', () => {
       {
         ...ROUTES,
         chat: () => Promise.resolve({ chat: info(false), events: past }),
-        changes: read({ changes: [], since: 0 }),
         netChanges: read([]),
         [name]: refused
       },

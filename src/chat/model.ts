@@ -10,16 +10,16 @@ import {
   type PlanAnswer
 } from '../api/client';
 import type { ChatEvent, NetChange, TakenBack } from '../api/events';
-import { inOrder, quietly } from '../api/reads';
+import { quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, isActive, NEW_CHAT, openChat, without } from '../state/app';
-import { EMPTY, isBusy, type ITurn } from '../state/chat';
+import { EMPTY, isBusy } from '../state/chat';
 import { pathAfter } from '../state/moves';
 
 /** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
-  'answerPlan' | 'changes' | 'chat' | 'keep' | 'netChanges' | 'restore' | 'send' | 'stop' | 'undo'
+  'answerPlan' | 'chat' | 'keep' | 'netChanges' | 'restore' | 'send' | 'stop' | 'undo'
 >;
 
 /**
@@ -82,28 +82,15 @@ export class ChatModel {
     this._follow();
   }
 
-  /** Read which of its changes are not undone, if it made changes. */
-  async readJournal(): Promise<void> {
-    const id = this._id;
-    const { turns } = this.state;
-    if (id === null || !turns.some(hasChanges)) {
-      return;
-    }
-    const ended = turns.filter(turn => turn.end !== null).map(turn => turn.id);
-    const isNewest = this._journals();
-    // On an error, keep the former journal: it is read again at the next turn or connection.
-    const changes = await quietly(this._api.changes(id));
-    if (changes !== null && isNewest()) {
-      this._set({ journal: { ...changes, ended: new Set(ended) } });
-    }
-  }
+  /** Handle changes that may have been kept or undone. */
+  readonly recheck = (): void => this._set({ decided: this.state.decided + 1 });
 
   /** Read the chat again if it is about a renamed or deleted file: the server has its present path. */
   moved(old: string): void {
     const isIn = (path: string | null): boolean =>
       path !== null && pathAfter(path, old, null) === null;
-    const { journal, turns } = this.state;
-    if ([...turns, ...(journal?.changes ?? [])].some(({ notebook }) => isIn(notebook))) {
+    this.recheck();
+    if (this.state.turns.some(({ notebook }) => isIn(notebook))) {
       this._isOutdated = true;
       this._detach();
       this._follow();
@@ -158,21 +145,21 @@ export class ChatModel {
   /** Keep changes in a notebook. Return whether that succeeded; an error is in `problem`. */
   async keep(notebook: string, entries: ICellsByEntry): Promise<boolean> {
     const kept = await this._try(() => this._api.keep(notebook, entries).then(() => true));
-    await this.readJournal();
+    this.recheck();
     return kept === true;
   }
 
   /** Undo changes in a notebook. Return null on an error, which is in `problem`. */
   async undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[] | null> {
     const undone = await this._try(() => this._api.undo(notebook, entries));
-    await this.readJournal();
+    this.recheck();
     return undone;
   }
 
   /** Restore the chat to before a turn. Return null on an error, which is in `problem`. */
   async restore(turn: string): Promise<readonly TakenBack[] | null> {
     const undone = await this._try(id => this._api.restore(id, turn));
-    await this.readJournal();
+    this.recheck();
     return undone;
   }
 
@@ -209,7 +196,6 @@ export class ChatModel {
     this._set(reduce(this.state, [event]), true);
     this._happened.emit(event);
     if (event.kind === 'done') {
-      void this.readJournal();
       this._idle.emit();
     }
   }
@@ -275,7 +261,7 @@ export class ChatModel {
               // The server does not know the former events: they are read again.
               this._isOutdated = true;
             } else {
-              void this.readJournal();
+              this.recheck();
             }
           },
           take: event => this._take(event),
@@ -345,7 +331,6 @@ export class ChatModel {
   private _stops = 0;
   /** Whether the events must be read again from the first. */
   private _isOutdated = false;
-  private readonly _journals = inOrder();
   private _following: IDisposable | null = null;
   private _reading: Promise<void> | null = null;
   private _sending: Promise<void> = Promise.resolve();
@@ -353,8 +338,4 @@ export class ChatModel {
   private _disposed = false;
   private readonly _idle = new Signal<this, void>(this);
   private readonly _happened = new Signal<this, ChatEvent>(this);
-}
-
-function hasChanges(turn: ITurn): boolean {
-  return turn.items.some(item => item.kind === 'call' && item.changes.length > 0);
 }

@@ -28,10 +28,6 @@ class Server extends ChatApi {
     return Promise.reject(new ApiError(unreachable().problem));
   }
 
-  override changes(): ReturnType<ChatApi['changes']> {
-    return Promise.resolve({ changes: [], since: 0 });
-  }
-
   override send(): ReturnType<ChatApi['send']> {
     return Promise.resolve({ chat: 'c', turn: 't' });
   }

@@ -3,10 +3,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
+import type { NetChange } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
 import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
-import type { IMark } from './marks';
 import { Review } from './Review';
 import { markLabel, markText } from './labels';
 
@@ -19,7 +19,7 @@ export class CellMark implements IDisposable {
     private readonly _cell: Cell,
     private readonly _activity: NotebookActivity,
     private readonly _trans: TranslationBundle,
-    mark: IMark
+    mark: NetChange
   ) {
     this._mark = mark;
     const button = document.createElement('button');
@@ -45,7 +45,7 @@ export class CellMark implements IDisposable {
   }
 
   /** The changes of the cell. */
-  set mark(mark: IMark) {
+  set mark(mark: NetChange) {
     // Formatting is slow with many marks and frequent changes, so it is throttled.
     const due = mark.time !== this._mark.time || Date.now() - this._updatedAt > 60_000;
     this._mark = mark;
@@ -53,7 +53,7 @@ export class CellMark implements IDisposable {
       this._updateLabel();
     }
     // Update an open review in place, so that it keeps the focus.
-    if (mark.steps.length === 0) {
+    if (mark.entries.length === 0) {
       this._close();
     } else if (this._review !== null) {
       this._review.mark = mark;
@@ -77,7 +77,7 @@ export class CellMark implements IDisposable {
   }
 
   private _toggle(): void {
-    if (this._mark.steps.length === 0) {
+    if (this._mark.entries.length === 0) {
       this._activity.dismiss();
     } else if (!this._isOpen) {
       this._open();
@@ -91,7 +91,7 @@ export class CellMark implements IDisposable {
     this._review = new Review(this._mark, {
       cell: this._cell,
       trans: this._trans,
-      onKeep: mark => void notifyOnError(this._activity.keep(mark)),
+      onKeep: mark => void notifyOnError(this._activity.keep([mark])),
       onUndo: mark => this._activity.undo([mark]),
       onClose: () => this._close()
     });
@@ -114,7 +114,7 @@ export class CellMark implements IDisposable {
     this._bar.node.setAttribute('aria-label', markLabel(this._mark, this._trans));
   };
 
-  private _mark: IMark;
+  private _mark: NetChange;
   private _updatedAt = 0;
   private _review: Review | null = null;
   private readonly _bar: Widget;

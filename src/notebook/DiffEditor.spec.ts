@@ -3,8 +3,9 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { YNotebook } from '@jupyter/ydoc';
 
 import { MAX_DRAWN } from '../common/Lines';
+import type { NetChange } from '../api/events';
+import { NET } from '../testing/events';
 import { showDiff } from './DiffEditor';
-import type { IMark } from './marks';
 
 const trans = nullTranslator.load('tk-ai-extension');
 const LINES = Array.from({ length: 30 }, (_, number) => `x${number} = ${number}`);
@@ -21,14 +22,12 @@ function cellWith(source: string): SharedCell {
   return new YNotebook().addCell({ cell_type: 'code', source });
 }
 
-function markOf(before: string): IMark {
-  const step = { entry: 3, time: 1, cell: 'a', action: 'replace', author: 'a', before } as const;
-  const steps = [{ ...step, diff: '', truncated: false }];
-  return { cell: 'a', author: 'a', time: 1, yours: true, deleted: false, steps };
+function markOf(before: string): NetChange {
+  return { ...NET, action: 'replace', before };
 }
 
 /** Opens the review of a cell. */
-function review(shared: SharedCell, mark: IMark): [HTMLElement, ReturnType<typeof showDiff>] {
+function review(shared: SharedCell, mark: NetChange): [HTMLElement, ReturnType<typeof showDiff>] {
   const node = document.createElement('div');
   document.body.append(node);
   const cell = { model: { sharedModel: shared }, editor: null } as unknown as Cell;

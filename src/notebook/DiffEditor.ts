@@ -7,11 +7,11 @@ import type { Cell } from '@jupyterlab/cells';
 import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import type { NetChange } from '../api/events';
 import { MAX_DRAWN } from '../common/Lines';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
 import { editSource } from '../common/sourceEdit';
 import { visible } from '../common/visible';
-import type { IMark } from './marks';
 
 /** Maximum characters of a source in the merge view. */
 export const MAX_SOURCE = 400_000;
@@ -34,11 +34,10 @@ export function languageOf(cell: Cell): Extension {
 export function showDiff(
   node: HTMLElement,
   cell: Cell,
-  mark: IMark,
+  { before }: NetChange,
   trans: TranslationBundle
 ): (() => void) | 'too long' | null {
   const shared = cell.model.sharedModel;
-  const before = mark.steps.at(-1)?.before ?? null;
   if (before === null || before === shared.source) {
     return null;
   }

@@ -1,4 +1,3 @@
-import type { Extension } from '@codemirror/state';
 import type { Cell } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, ReactWidget } from '@jupyterlab/ui-components';
@@ -6,26 +5,26 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError, problemText } from '../api/client';
-import { leftNote } from '../changes/pending';
+import type { NetChange, TakenBack } from '../api/events';
+import { leftNote } from '../common/changes';
 import { diffLines } from '../common/diff';
 import { Lines, plainNote } from '../common/Lines';
 import { languageOf, showDiff } from './DiffEditor';
-import type { IMark, IStep } from './marks';
-import { signature, stepLabel } from './labels';
+import { changeLabel, signature } from './labels';
 
 interface IActions {
   cell: Cell;
   trans: TranslationBundle;
-  onKeep: (mark: IMark) => void;
-  /** Undoes the changes. Resolves with the number of cells that were not reverted. */
-  onUndo: (mark: IMark) => Promise<number>;
+  onKeep: (mark: NetChange) => void;
+  /** Undoes the changes. */
+  onUndo: (mark: NetChange) => Promise<readonly TakenBack[]>;
   onClose: () => void;
 }
 
 /** The changes of a cell by agents, with buttons to keep or undo them. */
 export class Review extends ReactWidget {
   constructor(
-    private _mark: IMark,
+    private _mark: NetChange,
     private readonly _actions: IActions
   ) {
     super();
@@ -33,7 +32,7 @@ export class Review extends ReactWidget {
   }
 
   /** The changes of the cell. */
-  set mark(mark: IMark) {
+  set mark(mark: NetChange) {
     this._mark = mark;
     this.update();
   }
@@ -50,10 +49,9 @@ function ReviewView({
   onKeep,
   onUndo,
   onClose
-}: IActions & { mark: IMark }): JSX.Element {
+}: IActions & { mark: NetChange }): JSX.Element {
   const [message, setMessage] = useState('');
   const [busy, setBusy] = useState(false);
-  const times = mark.steps.length;
   const [merged, setMerged] = useState(false);
   const [isLong, setLong] = useState(false);
   const box = useRef<HTMLDivElement>(null);
@@ -65,6 +63,8 @@ function ReviewView({
     return remove;
   }, [cell, mark, trans]);
   const language = useMemo(() => languageOf(cell), [cell]);
+  const lines = useMemo(() => diffLines(mark.diff), [mark.diff]);
+  const label = changeLabel(mark, trans);
 
   const undo = async (): Promise<void> => {
     if (busy) {
@@ -95,9 +95,7 @@ function ReviewView({
       }}
     >
       <div className="tk-Review-bar">
-        <span className="tk-Review-title">
-          {times === 1 ? signature(mark) : trans._n('Changed %1 time', 'Changed %1 times', times)}
-        </span>
+        <span className="tk-Review-title">{signature(mark)}</span>
         <button type="button" className="tk-CellButton" onClick={() => onKeep(mark)}>
           {trans.__('Keep')}
         </button>
@@ -131,44 +129,12 @@ function ReviewView({
       {merged || (
         <div className="tk-Review-steps">
           {isLong && <div className="tk-Review-words">{plainNote(trans)}</div>}
-          {mark.steps.map((step, place) => (
-            // The newest step is the first.
-            <Step
-              key={times - place}
-              step={step}
-              signed={times > 1}
-              trans={trans}
-              language={language}
-            />
-          ))}
+          {label !== '' && <div className="tk-Review-words">{label}</div>}
+          {lines.length > 0 && <Lines lines={lines} trans={trans} language={language} />}
+          {mark.truncated && (
+            <div className="tk-Review-words">{trans.__('The cell is too long to compare.')}</div>
+          )}
         </div>
-      )}
-    </div>
-  );
-}
-
-interface IStepProps {
-  step: IStep;
-  /** Whether author and time are shown, since there are several steps. */
-  signed: boolean;
-  trans: TranslationBundle;
-  language: Extension;
-}
-
-function Step({ step, signed, trans, language }: IStepProps): JSX.Element {
-  const words = stepLabel(step, trans);
-  const { action, diff } = step;
-  const lines = useMemo(() => (action === 'move' ? [] : diffLines(diff)), [action, diff]);
-  return (
-    <div className="tk-Review-step">
-      {(signed || words !== '') && (
-        <div className="tk-Review-words">
-          {[signed ? signature(step) : '', words].filter(Boolean).join(': ')}
-        </div>
-      )}
-      {lines.length > 0 && <Lines lines={lines} trans={trans} language={language} />}
-      {step.truncated && (
-        <div className="tk-Review-words">{trans.__('The diff is too long to show in full.')}</div>
       )}
     </div>
   );

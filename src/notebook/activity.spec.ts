@@ -3,12 +3,12 @@ import { Signal } from '@lumino/signaling';
 import { type ApiError, type ICellsByEntry, unreachable } from '../api/client';
 import { FakeServer } from '../testing/server';
 import { type Journal, NotebookActivity } from './activity';
-import type { IMark } from './marks';
-import type { Activity, ChangeInfo } from '../api/events';
+import type { Activity, NetChange } from '../api/events';
+import { NET } from '../testing/events';
 
 /** A server of one notebook, which sends events to the current subscribers. */
 class Server implements Journal {
-  changes: ChangeInfo[] = [];
+  changes: readonly NetChange[] = [];
   left: string[] = [];
   notified = 0;
   readonly wire = new FakeServer();
@@ -30,9 +30,10 @@ class Server implements Journal {
 
   refusal: () => ApiError | undefined = () => undefined;
 
-  changesIn(): Promise<ChangeInfo[]> {
+  changesIn(_: string, cells?: readonly string[]): Promise<readonly NetChange[]> {
     const refusal = this.refusal();
-    return refusal === undefined ? Promise.resolve(this.changes) : Promise.reject(refusal);
+    const found = this.changes.filter(({ cell }) => cells?.includes(cell) !== false);
+    return refusal === undefined ? Promise.resolve(found) : Promise.reject(refusal);
   }
 
   keep(_: string, entries: ICellsByEntry): Promise<void> {
@@ -46,27 +47,27 @@ class Server implements Journal {
     return Promise.resolve([{ notebook, cells, left: this.left, stayed: [] }]);
   }
 
-  private _take(entries: ICellsByEntry): void {
+  private _take(given: ICellsByEntry): void {
     this.changes = this.changes
       .map(change => ({
         ...change,
-        cells: change.cells.filter(({ cell }) => entries[change.entry]?.includes(cell) !== true)
+        entries: change.entries.filter(entry => given[entry]?.includes(change.cell) !== true)
       }))
-      .filter(change => change.cells.length > 0);
+      .filter(({ entries }) => entries.length > 0);
   }
 
   emit(kind: Activity['kind'], ...cells: string[]): void {
-    const [newest] = this.changes;
-    const entry = newest?.entry ?? 0;
-    const event: Activity = { kind, author: 'Claude', cells, turn: null, entry, status: '' };
+    const event: Activity = { kind, author: 'Claude', cells, turn: null, entry: 1, status: '' };
     this.wire.open.forEach(({ topic }) => this.wire.publish(topic, event));
   }
 
   change(entry: number, ...cells: string[]): void {
-    const done = { action: 'replace', diff: '', truncated: false, before: null } as const;
-    const by = { author: 'Claude', tool: 'edit_cell', turn: null, yours: true, summary: '' };
-    const changed = cells.map(cell => ({ cell, ...done }));
-    this.changes = [{ entry, time: entry, ...by, cells: changed }, ...this.changes];
+    const known = (cell: string): number[] =>
+      this.changes.flatMap(each => (each.cell === cell ? each.entries : []));
+    this.changes = [
+      ...this.changes.filter(({ cell }) => !cells.includes(cell)),
+      ...cells.map(cell => ({ ...NET, cell, time: entry, entries: [...known(cell), entry] }))
+    ];
     this.emit('changed', ...cells);
   }
 }
@@ -99,11 +100,15 @@ describe('NotebookActivity', () => {
 
   it('lists a cell while it runs', async () => {
     await server.wire.begun;
+    const worked: string[] = [];
+    activity.worked.connect((_, cell) => worked.push(cell));
     server.emit('running', 'x');
     await until(activity, () => activity.running.length === 1);
     expect(activity.running).toEqual([{ cell: 'x', author: 'Claude' }]);
     server.emit('ran', 'x');
     await until(activity, () => activity.running.length === 0);
+    // The end of a run is no work on a cell.
+    expect(worked).toEqual(['x']);
   });
 
   it('has the cell that an agent shows last, until that is dismissed', async () => {
@@ -111,7 +116,7 @@ describe('NotebookActivity', () => {
     server.emit('shown', 'x');
     server.emit('shown', 'y');
     await until(activity, () => activity.shown?.cell === 'y');
-    expect(activity.shown).toMatchObject({ author: 'Claude', steps: [] });
+    expect(activity.shown).toMatchObject({ author: 'Claude', entries: [] });
     activity.dismiss();
     expect([activity.shown, marked(activity)]).toEqual([null, []]);
   });
@@ -120,7 +125,7 @@ describe('NotebookActivity', () => {
     server.change(1, 'x', 'y');
     await until(activity, () => activity.marks.size === 2);
     const mark = activity.marks.get('x');
-    await activity.keep(mark as IMark);
+    await activity.keep(mark ? [mark] : []);
     expect(marked(activity)).toEqual(['y']);
     server.change(2, 'z');
     await until(activity, () => activity.marks.has('z'));
@@ -128,7 +133,7 @@ describe('NotebookActivity', () => {
     server.emit('kept');
     await until(activity, () => !activity.marks.has('z'));
     expect([marked(activity), server.notified]).toEqual([['y'], 1]);
-    await activity.keepAll(activity.changes);
+    await activity.keep(activity.marks.values());
     expect(marked(activity)).toEqual([]);
   });
 
@@ -156,7 +161,7 @@ describe('NotebookActivity', () => {
     await until(activity, () => activity.marks.size === 2);
     server.left = ['Somebody has worked on it since.'];
     const mark = activity.marks.get('y');
-    expect(await activity.undo(mark ? [mark] : [])).toBe(1);
+    expect((await activity.undo(mark ? [mark] : []))[0]?.left).toEqual(server.left);
     expect(marked(activity)).toEqual(['x']);
   });
 
@@ -165,7 +170,7 @@ describe('NotebookActivity', () => {
     await until(activity, () => activity.marks.size === 2);
     server.refusal = unreachable;
     const mark = activity.marks.get('y');
-    expect(await activity.undo(mark ? [mark] : [])).toBe(0);
+    expect((await activity.undo(mark ? [mark] : []))[0]?.left).toEqual([]);
     server.refusal = () => undefined;
     server.emit('taken_back', 'y');
     await until(activity, () => activity.marks.size === 1);
@@ -179,15 +184,15 @@ describe('NotebookActivity', () => {
       () => server.change(2, 'y'),
       () => server.change(3, 'z', 'w'),
       () => server.emit('running', 'y'),
-      () => activity.keep(activity.marks.get('z') as IMark),
+      () => activity.keep([activity.marks.get('z') as NetChange]),
       () => server.keep('', { 3: ['w'] }).then(() => server.emit('kept')),
-      () => activity.undo([activity.marks.get('y') as IMark]),
+      () => activity.undo([activity.marks.get('y') as NetChange]),
       () => server.emit('taken_back', 'y'),
       () => server.wire.channel.opened()
     ];
     for (const step of steps) {
       // The server sends new objects with each response.
-      server.changes = JSON.parse(JSON.stringify(server.changes)) as ChangeInfo[];
+      server.changes = JSON.parse(JSON.stringify(server.changes)) as NetChange[];
       const changed = new Promise(resolve => activity.changed.connect(resolve));
       await step();
       await changed;

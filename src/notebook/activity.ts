@@ -2,13 +2,15 @@ import { JSONExt } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
-import type { ChatApi, ICellsByEntry } from '../api/client';
-import type { Activity, ChangeInfo } from '../api/events';
+import type { ChatApi } from '../api/client';
+import type { Activity, NetChange, TakenBack } from '../api/events';
 import type { IChannel } from '../api/channel';
-import { quietly, inOrder } from '../api/reads';
-import { cellsByEntry, leftIn } from '../changes/pending';
+import { quietly } from '../api/reads';
+import { cellsByEntry } from '../common/changes';
 import type { IChats } from '../chat/service';
-import { entriesOf, type IMark, marksOf, pointer } from './marks';
+
+/** Maximum cells of a change that are read alone: they are in the address of the request. */
+const FEW = 50;
 
 /** The routes of the changes in notebooks. */
 export type Journal = Pick<ChatApi, 'changesIn' | 'keep' | 'undo'>;
@@ -36,18 +38,16 @@ export class NotebookActivity implements IDisposable {
     return this._changed;
   }
 
-  /** Changes by agents that nobody has kept or undone, by the cells' keys. */
-  get marks(): ReadonlyMap<string, IMark> {
+  /** Emitted with the key of a cell when an agent has changed it, shows it, or begins to run it. */
+  readonly worked = new Signal<this, string>(this);
+
+  /** The cells with changes by agents that nobody has kept or undone, by their keys. */
+  get marks(): ReadonlyMap<string, NetChange> {
     return this._marks;
   }
 
-  /** The changes by agents that are neither kept nor undone, from the newest. */
-  get changes(): readonly ChangeInfo[] {
-    return this._changes;
-  }
-
   /** The cell that an agent points to, as a mark without changes, until the person goes to it. */
-  get shown(): IMark | null {
+  get shown(): NetChange | null {
     return this._shown;
   }
 
@@ -71,48 +71,37 @@ export class NotebookActivity implements IDisposable {
     this._detach();
     this._path = path;
     if (path === null) {
-      this._changes = [];
       this._running = [];
       this._shown = null;
-      this._mark();
+      this._mark(new Map());
     }
     this._follow();
   }
 
-  /** Keep the changes that a mark shows, which removes it. */
-  keep(mark: IMark): Promise<void> {
-    return this._keep(entriesOf([mark]));
-  }
-
-  /** Keep all changes of the notebook, as they were shown. */
-  keepAll(shown: readonly ChangeInfo[]): Promise<void> {
-    const steps = shown.flatMap(({ entry, cells }) => cells.map(({ cell }) => ({ entry, cell })));
-    return this._keep(cellsByEntry(steps));
-  }
-
-  private async _keep(entries: ICellsByEntry): Promise<void> {
+  /** Keep changes as they were shown, which removes their marks. */
+  async keep(marks: Iterable<NetChange>): Promise<void> {
     const { _path: path } = this;
     if (path !== null) {
-      await this._chats.api.keep(path, entries);
-      await quietly(this._refresh(path, () => path !== this._path));
+      await this._chats.api.keep(path, cellsByEntry(marks));
+      await quietly(this._refresh(path));
     }
   }
 
   /**
    * Undo changes.
    *
-   * @returns The number of cells that were not reverted, since they were edited later.
+   * @returns What was undone, and what was not, since it was edited later.
    * @throws ApiError - Nothing was undone.
    */
-  async undo(marks: readonly IMark[]): Promise<number> {
+  async undo(marks: Iterable<NetChange>): Promise<readonly TakenBack[]> {
     const { _path: path } = this;
     if (path === null) {
-      return 0;
+      return [];
     }
-    const found = await this._chats.api.undo(path, entriesOf(marks));
+    const undone = await this._chats.api.undo(path, cellsByEntry(marks));
     // If that fails, it is undone all the same: the event `taken_back` repeats the request.
-    await quietly(this._refresh(path, () => path !== this._path));
-    return leftIn(found);
+    await quietly(this._refresh(path));
+    return undone;
   }
 
   dispose(): void {
@@ -121,8 +110,7 @@ export class NotebookActivity implements IDisposable {
     Signal.clearData(this);
   }
 
-  private _mark(): void {
-    const marks = marksOf(this._changes);
+  private _mark(marks: Map<string, NetChange>): void {
     // An unchanged mark stays the same object, so that its review is not drawn again.
     for (const [cell, mark] of this._marks) {
       if (JSONExt.deepEqual(mark as never, (marks.get(cell) ?? null) as never)) {
@@ -138,49 +126,48 @@ export class NotebookActivity implements IDisposable {
     if (path === null) {
       return;
     }
-    const isOver = (): boolean => this._following !== following;
-    const following = this._channel.subscribe<Activity>(
+    this._following = this._channel.subscribe<Activity>(
       { changes: path },
       {
         live: async isReset => {
           if (isReset) {
             this._running = [];
-            await this._refresh(path, isOver);
+            await this._refresh(path);
           }
         },
-        take: event => this._take(event, path, isOver)
+        take: event => this._take(event, path)
       }
     );
-    this._following = following;
   }
 
   /** Handle an event. */
-  private async _take(event: Activity, path: string, isOver: () => boolean): Promise<void> {
-    switch (event.kind) {
+  private async _take({ author, cells, kind }: Activity, path: string): Promise<void> {
+    const others = this._running.filter(({ cell }) => !cells.includes(cell));
+    switch (kind) {
       case 'running':
-        this._running = [
-          ...this._running.filter(({ cell }) => !event.cells.includes(cell)),
-          ...event.cells.map(cell => ({ cell, author: event.author }))
-        ];
+        this._running = [...others, ...cells.map(cell => ({ cell, author }))];
         this._changed.emit();
+        cells.forEach(cell => this.worked.emit(cell));
         break;
       case 'ran':
-        this._running = this._running.filter(({ cell }) => !event.cells.includes(cell));
+        this._running = others;
         this._changed.emit();
         break;
-      case 'shown':
-        this._shown = pointer(event);
+      case 'shown': {
+        const [cell] = cells;
+        this._shown = cell === undefined ? null : pointer(cell, author);
         this._changed.emit();
+        cells.forEach(each => this.worked.emit(each));
         break;
+      }
       case 'changed':
-        if (!this._changes.some(change => change.entry === event.entry)) {
-          await this._refresh(path, isOver, event.entry);
-        }
+        await this._refresh(path, cells.length > FEW ? undefined : cells);
+        cells.forEach(cell => this.worked.emit(cell));
         break;
       case 'kept':
       case 'taken_back':
         this._chats.decided.emit();
-        await this._refresh(path, isOver);
+        await this._refresh(path);
         break;
       case 'missed':
         // A new subscription starts with the running cells.
@@ -190,18 +177,20 @@ export class NotebookActivity implements IDisposable {
   }
 
   /**
-   * Read the changes.
+   * Read what changed, after earlier reads.
    *
-   * @param since - The entry up to which they are read again, since older ones are known; default: all.
+   * @param cells - The cells that are read; default: all.
    */
-  private async _refresh(path: string, isOver: () => boolean, since = 0): Promise<void> {
-    const isNewest = this._reads();
-    const known = this._changes.filter(({ entry }) => entry < since);
-    const changes = await this._chats.api.changesIn(path, known);
-    if (!isOver() && isNewest()) {
-      this._changes = changes;
-      this._mark();
-    }
+  private _refresh(path: string, cells?: readonly string[]): Promise<void> {
+    const read = this._read.then(async () => {
+      const found = await this._chats.api.changesIn(path, cells);
+      if (path === this._path && !this._disposed) {
+        const others = cells && [...this._marks].filter(([cell]) => !cells.includes(cell));
+        this._mark(new Map([...(others ?? []), ...found.map(each => [each.cell, each] as const)]));
+      }
+    });
+    this._read = read.catch(() => undefined);
+    return read;
   }
 
   private _detach(): void {
@@ -209,13 +198,20 @@ export class NotebookActivity implements IDisposable {
     this._following = null;
   }
 
-  private readonly _reads = inOrder();
+  private _read: Promise<void> = Promise.resolve();
   private _path: string | null;
-  private _changes: readonly ChangeInfo[] = [];
-  private _marks: ReadonlyMap<string, IMark> = new Map();
+  private _marks: ReadonlyMap<string, NetChange> = new Map();
   private _running: readonly IRunning[] = [];
-  private _shown: IMark | null = null;
+  private _shown: NetChange | null = null;
   private _following: IDisposable | null = null;
   private _disposed = false;
   private _changed = new Signal<this, void>(this);
+}
+
+/** Return the mark of a cell that an agent points to, which has no changes. */
+function pointer(cell: string, author: string): NetChange {
+  return {
+    ...{ notebook: '', cell, action: 'replace', index: 0, cell_type: '', before: null, diff: '' },
+    ...{ truncated: false, entries: [], author, time: Date.now() / 1000, yours: false }
+  };
 }

@@ -2,11 +2,11 @@ import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import type { NetChange } from '../api/events';
 import type { NotebookActivity } from './activity';
 import { CellMark } from './CellMark';
 import { onCells } from './cells';
 import { cellsOf } from './keys';
-import type { IMark } from './marks';
 
 /** Mark the cells of a notebook that agents changed, and the one that an agent points to. */
 export function markCells(
@@ -23,7 +23,7 @@ export function markCells(
   });
   const update = (): void => {
     const cellOf = cellsOf(panel);
-    const wanted = new Map<Cell, IMark>();
+    const wanted = new Map<Cell, NetChange>();
     const pointed = activity.shown && (cellOf(activity.shown.cell) ?? null);
     if (pointed !== shownCell) {
       shownCell?.removeClass('tk-mod-shown');
@@ -35,7 +35,7 @@ export function markCells(
     }
     for (const mark of activity.marks.values()) {
       const cell = cellOf(mark.cell);
-      if (cell !== undefined && !mark.deleted) {
+      if (cell !== undefined && mark.action !== 'delete') {
         wanted.set(cell, mark);
       }
     }

@@ -12,10 +12,7 @@ const COMMAND = 'tk-ai:follow-agent';
 /** A notebook with cells a, b and c, and what agents do in it. */
 class Scene {
   readonly scrolled: number[] = [];
-  readonly changed = new Signal<this, void>(this);
-  running: { cell: string; author: string }[] = [];
-  marks = new Map<string, { steps: { entry: number }[] }>();
-  shown: { cell: string } | null = null;
+  readonly worked = new Signal<this, string>(this);
   readonly node = document.createElement('div');
   readonly widgetAdded = new Signal<this, NotebookPanel>(this);
   readonly commands = new CommandRegistry();
@@ -52,45 +49,25 @@ class Scene {
   toggle(): Promise<void> {
     return this.commands.execute(COMMAND) as Promise<void>;
   }
-
-  change(cell: string, entry: number): void {
-    this.marks.set(cell, { steps: [{ entry }] });
-    this.changed.emit();
-  }
-
-  run(...cells: string[]): void {
-    this.running = cells.map(cell => ({ cell, author: 'Claude' }));
-    this.changed.emit();
-  }
 }
 
 describe('Follow the Agent', () => {
   it('is off, and scrolls to each cell that is changed, run or shown while it is on', async () => {
     const scene = new Scene();
-    scene.change('a', 1);
+    scene.worked.emit('a');
     expect([scene.isOn, scene.scrolled]).toEqual([false, []]);
     await scene.toggle();
     expect(scene.isOn).toBe(true);
-    // What was changed before is not gone to.
-    scene.changed.emit();
-    scene.change('c', 2);
-    scene.run('b');
-    // The end of a run is no work on a cell.
-    scene.run();
+    scene.worked.emit('c');
+    scene.worked.emit('b');
     expect(scene.scrolled).toEqual([2, 1]);
-    scene.shown = { cell: 'a' };
-    scene.changed.emit();
-    scene.changed.emit();
-    scene.shown = null;
-    scene.changed.emit();
-    expect(scene.scrolled.splice(2)).toEqual([0]);
-    scene.change('gone', 3);
+    scene.worked.emit('gone');
     scene.panel.isVisible = false;
-    scene.change('a', 4);
+    scene.worked.emit('a');
     expect(scene.scrolled).toEqual([2, 1]);
     await scene.toggle();
     scene.panel.isVisible = true;
-    scene.change('a', 5);
+    scene.worked.emit('a');
     expect([scene.isOn, scene.scrolled]).toEqual([false, [2, 1]]);
   });
 
@@ -98,12 +75,12 @@ describe('Follow the Agent', () => {
     const scene = new Scene();
     await scene.toggle();
     scene.node.dispatchEvent(new Event('scroll'));
-    scene.change('a', 1);
+    scene.worked.emit('a');
     scene.node.dispatchEvent(new Event(act));
-    scene.change('b', 2);
+    scene.worked.emit('b');
     expect([scene.isOn, scene.scrolled]).toEqual([false, [0]]);
     await scene.toggle();
-    scene.change('c', 3);
+    scene.worked.emit('c');
     expect([scene.isOn, scene.scrolled]).toEqual([true, [0, 2]]);
   });
 

@@ -72,34 +72,16 @@ export function follow(
   const add = (panel: NotebookPanel): void => {
     const { content } = panel;
     const activity = activities.of(panel);
-    const newest = (): { entry: number; cell: string | null } => {
-      let found = { entry: 0, cell: null as string | null };
-      for (const [cell, { steps }] of activity.marks) {
-        const entry = Math.max(...steps.map(step => step.entry));
-        found = entry > found.entry ? { entry, cell } : found;
-      }
-      return found;
-    };
-    let { entry } = newest();
-    let run = activity.running.at(-1)?.cell;
-    let { shown } = activity;
-    const look = (): void => {
-      const [change, running] = [newest(), activity.running.at(-1)?.cell];
-      const pointed = activity.shown !== shown ? activity.shown?.cell : undefined;
-      const worked = running !== run ? running : change.entry > entry ? change.cell : undefined;
-      const cell = pointed ?? worked;
-      ({ shown } = activity);
-      run = running;
-      entry = Math.max(entry, change.entry);
-      const widget = cell != null && panel.isVisible ? cellOf(panel, cell) : undefined;
+    const look = (_: unknown, cell: string): void => {
+      const widget = panel.isVisible ? cellOf(panel, cell) : undefined;
       if (widget !== undefined) {
         void content.scrollToItem(content.widgets.indexOf(widget), 'smart');
       }
     };
-    activity.changed.connect(look);
+    activity.worked.connect(look);
     ACTS.forEach(act => content.node.addEventListener(act, stop, { capture: true, passive: true }));
     ends.push(() => {
-      activity.changed.disconnect(look);
+      activity.worked.disconnect(look);
       ACTS.forEach(act => content.node.removeEventListener(act, stop, { capture: true }));
     });
   };

@@ -5,32 +5,29 @@ import { Widget } from '@lumino/widgets';
 import { act, fireEvent, screen } from '@testing-library/react';
 
 import type { NotebookActivity } from './activity';
-import type { IMark } from './marks';
+import type { NetChange } from '../api/events';
+import { NET } from '../testing/events';
 import { REST } from '../common/rested';
 import { choose } from '../testing/screen';
 import { ReviewItem, RunningItem } from './toolbar';
 
 it('keeps what it has shown, and not what arrives with the click', async () => {
-  let changes = ['shown'];
   const kept = jest.fn(() => Promise.resolve());
   const activity = {
     changed: new Signal<object, void>({}),
-    marks: new Map([['x', { cell: 'x', yours: true, deleted: false } as IMark]]),
-    get changes() {
-      return changes;
-    },
-    keepAll: kept
-  } as unknown as NotebookActivity;
+    marks: new Map([['z', NET]]),
+    keep: kept
+  };
   const content = { widgets: [], activeCellIndex: 0, node: document.createElement('div') };
   const panel = { content } as unknown as NotebookPanel;
-  const item = new ReviewItem(panel, activity, nullTranslator.load(''));
+  const item = new ReviewItem(panel, activity as never, nullTranslator.load(''));
   await act(async () => {
     Widget.attach(item, document.body);
     await item.renderPromise;
   });
-  changes = ['unseen', 'shown'];
+  activity.marks = new Map([['z', { ...NET, entries: [7, 8] }]]);
   choose('Keep or undo all changes', 'Keep all');
-  expect(kept).toHaveBeenCalledWith(['shown']);
+  expect(kept).toHaveBeenCalledWith([NET]);
   act(() => item.dispose());
 });
 
@@ -42,7 +39,7 @@ it('goes to the next changed cell of a notebook without ids', async () => {
     scrollToItem: (place: number) => Promise.resolve(void visited.push(place))
   };
   const marks = ['cell-0', 'cell-2', 'gone'].map(
-    cell => [cell, { cell, yours: false, deleted: false } as IMark] as const
+    cell => [cell, { ...NET, cell, yours: false }] as const
   );
   const activity = { changed: new Signal<object, void>({}), marks: new Map(marks) };
   const trans = nullTranslator.load('');
@@ -76,7 +73,7 @@ it('leads to the cell that an agent shows', async () => {
 });
 
 describe('what a toolbar announces', () => {
-  const marks = new Map<string, IMark>();
+  const marks = new Map<string, NetChange>();
   const running: { cell: string; author: string }[] = [];
   const changed = new Signal<object, void>({});
   const activity = { changed, marks, running } as unknown as NotebookActivity;
@@ -108,7 +105,7 @@ describe('what a toolbar announces', () => {
     // One cell after the other is changed and run.
     for (let cell = 0; cell < 50; cell++) {
       running.push({ cell: `${cell}`, author: 'Claude' });
-      marks.set(`${cell}`, { cell: `${cell}`, yours: true, deleted: false } as IMark);
+      marks.set(`${cell}`, { ...NET, cell: `${cell}` });
       await step(REST / 2);
       running.pop();
       await step(REST / 5);

@@ -5,14 +5,14 @@ import { caretDownIcon, ReactWidget, UseSignal } from '@jupyterlab/ui-components
 import { useLayoutEffect, useRef } from 'react';
 import type { JSX, MouseEvent, ReactNode } from 'react';
 
+import type { NetChange } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
-import { leftNote } from '../changes/pending';
+import { leftNote } from '../common/changes';
 import { openMenu } from '../common/menu';
 import { useRested } from '../common/rested';
 import type { NotebookActivity } from './activity';
 import { focusOn, goTo } from './cells';
 import { cellsOf } from './keys';
-import type { IMark } from './marks';
 
 /**
  * Announces a text to screen readers once it rests, since agents change and run cell after cell.
@@ -103,16 +103,12 @@ export class ReviewItem extends ReactWidget {
     );
   }
 
-  private _bar(marks: readonly IMark[], text: string): JSX.Element {
+  private _bar(marks: readonly NetChange[], text: string): JSX.Element {
     const trans = this._trans;
     const yours = marks.filter(mark => mark.yours);
     // Those that the button shows, not one that arrives with the click.
-    const { changes } = this._activity;
     const items = [
-      {
-        label: trans.__('Keep all'),
-        run: () => void notifyOnError(this._activity.keepAll(changes))
-      }
+      { label: trans.__('Keep all'), run: () => void notifyOnError(this._activity.keep(marks)) }
     ];
     if (yours.length > 0) {
       items.push({ label: trans.__('Undo all'), run: () => void this._undo(yours) });
@@ -139,11 +135,11 @@ export class ReviewItem extends ReactWidget {
   }
 
   /** Go to the next changed cell below the active one, or to the first one. */
-  private async _next(marks: readonly IMark[]): Promise<void> {
+  private async _next(marks: readonly NetChange[]): Promise<void> {
     const { widgets, activeCellIndex } = this._panel.content;
     const cellOf = cellsOf(this._panel);
     const changed = new Map(
-      marks.filter(mark => !mark.deleted).map(mark => [cellOf(mark.cell), mark.cell])
+      marks.filter(mark => mark.action !== 'delete').map(mark => [cellOf(mark.cell), mark.cell])
     );
     const cells = widgets.filter(cell => changed.has(cell));
     const next = cells.find(cell => widgets.indexOf(cell) > activeCellIndex) ?? cells[0];
@@ -152,11 +148,11 @@ export class ReviewItem extends ReactWidget {
     }
   }
 
-  private async _undo(marks: readonly IMark[]): Promise<void> {
+  private async _undo(marks: readonly NetChange[]): Promise<void> {
     const undo = async (): Promise<void> => {
-      const left = await this._activity.undo(marks);
-      if (left > 0) {
-        Notification.warning(leftNote(left, this._trans));
+      const left = leftNote(await this._activity.undo(marks), this._trans);
+      if (left !== '') {
+        Notification.warning(left);
       }
     };
     await notifyOnError(undo());

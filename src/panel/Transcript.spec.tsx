@@ -2,7 +2,17 @@ import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-libra
 
 import { unreachable } from '../api/client';
 import type { ModelsInfo } from '../api/events';
-import { CALL, CHANGE, DONE, MESSAGE, PLANNED, PROPOSAL, RESULT, story } from '../testing/events';
+import {
+  CALL,
+  CHANGE,
+  DONE,
+  MESSAGE,
+  NET,
+  PLANNED,
+  PROPOSAL,
+  RESULT,
+  story
+} from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, choose, goes, info, type, unfold } from '../testing/screen';
 import { AnswerGuard } from '../common/answerGuard';
@@ -344,11 +354,9 @@ describe('a call', () => {
 });
 
 describe('what a turn changed', () => {
-  it('is undone in the panel, and marked as undone', async () => {
+  it('is undone in the panel, which says so', async () => {
     const stage = new Stage();
-    const entry = { entry: 7, turn: 't', notebook: 'a.ipynb', time: 5, cells: ['z'], kept: [] };
-    stage.api.changes = () =>
-      Promise.resolve({ changes: stage.undone.length === 0 ? [entry] : [], since: -1 });
+    stage.api.netChanges = () => Promise.resolve(stage.undone.length === 0 ? [NET] : []);
     await stage.say('Add a cell.');
     await stage.happens(CALL, CHANGE, RESULT, DONE);
     const changes = screen.getByRole('group', { name: 'Changes' });
@@ -358,7 +366,7 @@ describe('what a turn changed', () => {
     fireEvent.click(undo);
     await stage.settle();
     expect(stage.undone).toEqual([{ 7: ['z'] }]);
-    expect(changes.textContent).toBe('1 change undone');
+    expect(changes.textContent).toBe('1 cell undone.');
     expect(document.activeElement).toBe(changes);
   });
 });

@@ -1,11 +1,10 @@
-import { cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
+import { act, cleanup, fireEvent, screen, waitFor, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
-import type { NetChange } from '../api/events';
 import { AnswerGuard } from '../common/answerGuard';
-import { CALL, CHANGE, DONE, PLANNED, RESULT, type Payload } from '../testing/events';
+import { CALL, CHANGE, DONE, NET, type Payload, PLANNED, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
-import { box, choose, openMenu } from '../testing/screen';
+import { box, choose, openMenu, unfold } from '../testing/screen';
 
 const STOPPED = { kind: 'done', end: 'stopped', text: '' } as const;
 
@@ -19,30 +18,10 @@ const items = (): string[] => {
 };
 const pick = (item: string): void => choose('More', item);
 
-const change = (some: object): Payload => ({ ...CHANGE, ...some });
-const net = (some: Partial<NetChange>): NetChange => ({
-  notebook: 'a.ipynb',
-  cell: 'z',
-  action: 'insert',
-  index: 2,
-  cell_type: 'code',
-  before: '',
-  after: 'x = 2',
-  diff: '+x = 2',
-  truncated: false,
-  ...some
-});
-
-/** Runs a turn that changes cells; its changes are in the journal. */
+/** Runs a turn that changes cells. */
 async function worked(stage: Stage, ...changes: Payload[]): Promise<void> {
   await stage.say('Work.');
-  stage.journal = {
-    changes: changes.map((each, place) => {
-      const { entry, cell } = each as unknown as { entry: number; cell: string };
-      return { entry, turn: 't', notebook: 'a.ipynb', time: place + 1, cells: [cell], kept: [] };
-    }),
-    since: 0
-  };
+  stage.net = [NET];
   await stage.happens(CALL, ...changes, RESULT, DONE);
 }
 
@@ -167,60 +146,40 @@ describe('the to-do list of a turn', () => {
 });
 
 describe('the changes of a turn', () => {
-  const again = change({ action: 'replace', entry: 8, diff: '-x = 1\n+x = 2' });
-  const back = change({ action: 'replace', cell: 'y', entry: 9, diff: '-a\n+b' });
-  const forth = change({ action: 'replace', cell: 'y', entry: 10, diff: '-b\n+a' });
-
-  it('are one diff by cell, without what came to nothing', async () => {
+  it('are one diff by cell, to keep or undo', async () => {
     const stage = new Stage();
-    stage.net = [net({})];
-    await worked(stage, CHANGE, again, back, forth);
+    await worked(stage, CHANGE, { ...CHANGE, action: 'replace', entry: 8 });
+    stage.net = [
+      { ...NET, entries: [7, 8] },
+      { ...NET, cell: 'y', entries: [] }
+    ];
+    act(() => stage.controller.chat.recheck());
+    await stage.settle();
     const changes = screen.getByRole('group', { name: 'Changes' });
     expect(within(changes).getByText('1 cell changed')).toBeTruthy();
     const cells = changes.querySelectorAll('details');
     expect(cells).toHaveLength(1);
     expect(cells[0]?.querySelector('summary')?.textContent).toBe('New cell 3+1 ');
     const fold = cells[0] as HTMLDetailsElement;
-    fold.open = true;
-    fireEvent(fold, new Event('toggle'));
+    unfold(fold);
     await stage.settle();
     expect(fold.querySelectorAll('.cm-line')).toHaveLength(1);
     fireEvent.click(within(fold).getByRole('button', { name: 'Undo this cell' }));
     await stage.settle();
     expect(stage.undone).toEqual([{ 7: ['z'], 8: ['z'] }]);
   });
-});
 
-describe('Keep', () => {
-  it('keeps what is shown, and not what another agent did to the cell before', async () => {
+  it('are kept as they are shown, and not with what came since', async () => {
     const stage = new Stage();
-    await worked(stage, change({ action: 'replace', entry: 1 }));
-    stage.journal = {
-      changes: [
-        { entry: 1, turn: 't', notebook: 'a.ipynb', time: 9, cells: ['z', 'unseen'], kept: [] }
-      ],
-      since: 0
-    };
-    await stage.settle();
+    await worked(stage, CHANGE);
+    stage.net = [{ ...NET, entries: [7, 9] }];
     press('Keep');
     await stage.settle();
-    expect(stage.kept).toEqual([{ 1: ['z'] }]);
-  });
-
-  it('lists a cell that was added and deleted if a person wrote in it meanwhile', async () => {
-    const listed = async (deleted: string): Promise<boolean> => {
-      cleanup();
-      const stage = new Stage();
-      await worked(
-        stage,
-        change({ action: 'insert', entry: 1, diff: '+x = 2' }),
-        change({ action: 'delete', entry: 2, diff: deleted })
-      );
-      await stage.settle();
-      return screen.queryByText('1 cell changed') !== null;
-    };
-    expect([await listed('-x = 2'), await listed('-x = 2\n-mine = 3')]).toEqual([false, true]);
-    expect(screen.getByText('Deleted cell 3')).toBeTruthy();
+    expect(stage.kept).toEqual([{ 7: ['z'] }]);
+    expect(screen.getByText('1 cell changed')).toBeTruthy();
+    press('Keep');
+    await stage.settle();
+    expect(screen.getByText('Kept')).toBeTruthy();
   });
 });
 

@@ -4,8 +4,7 @@ import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { ellipsesIcon } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
-import type { Mode, TakenBack, TodoItem } from '../api/events';
-import { reviewOf } from '../changes/turnReview';
+import type { Mode, NetChange, TakenBack, TodoItem } from '../api/events';
 import { touchedCell } from '../chat/runs';
 import { Decisions } from '../common/Decisions';
 import { numberOf } from '../common/position';
@@ -13,7 +12,7 @@ import type { IMenuItem } from '../common/menu';
 import { isBusy, type ITurn } from '../state/chat';
 import type { IAbout } from '../state/compose';
 import { copyText } from './browser';
-import { Changes } from './Changes';
+import { Changes, useChanges } from './Changes';
 import { Button, MenuButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
 
@@ -28,7 +27,8 @@ interface IProps {
 /** How a turn ended, its changes, and what can be done next. */
 export function TurnEnd({ turn, chat, continueText }: IProps): JSX.Element {
   const { controller, trans } = useServices();
-  const items = useMenu(turn, chat);
+  const changed = useChanges(turn, chat);
+  const items = useMenu(turn, chat, changed);
   return (
     <>
       {turn.end === 'stopped' && !turn.replaced && (
@@ -40,7 +40,7 @@ export function TurnEnd({ turn, chat, continueText }: IProps): JSX.Element {
         </div>
       )}
       {turn.end === 'done' && turn.plans && !turn.replaced && <Plan turn={turn} />}
-      <Changes turn={turn} chat={chat} items={items} />
+      <Changes cells={changed} chat={chat} items={items} />
     </>
   );
 }
@@ -73,18 +73,14 @@ function Plan({ turn }: { turn: ITurn }): JSX.Element {
 }
 
 /** Return what else can be done with a turn. */
-function useMenu(turn: ITurn, chat: string): IMenuItem[] {
+function useMenu(turn: ITurn, chat: string, changed: readonly NetChange[]): IMenuItem[] {
   const { controller, notebook, trans } = useServices();
-  const journal = useChat(chat, ({ journal }) => journal);
   const isLast = useChat(
     chat,
     state => !isBusy(state) && state.turns.findLast(each => !each.replaced)?.id === turn.id
   );
   // The notebook's cells may have changed.
   useSelector(({ seen }) => seen);
-  const changed = reviewOf(turn, journal).filter(
-    ({ status }) => status === 'open' || status === 'kept'
-  );
   const items: IMenuItem[] = [];
   const add = (label: string, run: () => unknown): void =>
     void items.push({ label, run: () => void run() });

@@ -36,7 +36,6 @@ function connected(
     chats: () => Promise.resolve([]),
     remove: () => Promise.resolve(),
     models: () => Promise.reject(CUT),
-    changes: () => Promise.resolve({ changes: [], since: 0 }),
     chat: id => {
       const info = { id, title: '', notebook: null, created: 0, updated: 0, busy: false };
       return Promise.resolve({ chat: info, events: past });

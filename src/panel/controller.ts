@@ -378,8 +378,8 @@ export class PanelController {
     }
   }
 
-  /** Read the journal again when changes were kept or undone in any view. */
-  private readonly _onDecided = (): void => void this._chat.readJournal();
+  /** Handle changes that were kept or undone in any view. */
+  private readonly _onDecided = (): void => this._chat.recheck();
 
   /** Drop the draft of a message that has arrived after all. Replace a chat that was deleted. */
   private _onState(): void {

@@ -8,6 +8,7 @@ import {
   CHANGE,
   DONE,
   MESSAGE,
+  NET,
   numbered,
   type Payload,
   PLANNED,
@@ -84,17 +85,7 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
   'a turn with changes': async () => {
     const stage = start();
     await stage.say('Work.');
-    stage.journal = {
-      changes: [7, 8].map(entry => ({
-        entry,
-        turn: 't',
-        notebook: 'a.ipynb',
-        time: entry,
-        cells: [`${entry}`],
-        kept: []
-      })),
-      since: 0
-    };
+    stage.net = [7, 8].map(entry => ({ ...NET, cell: `${entry}`, entries: [entry] }));
     await stage.happens(
       CALL,
       { ...CHANGE, cell: '7' },
@@ -104,7 +95,7 @@ const SCENES: Record<string, () => Promise<[Stage, ...Payload[][]]>> = {
       DONE
     );
     stage.api.undo = () => {
-      stage.journal = { changes: [], since: 9 };
+      stage.net = [];
       return Promise.resolve([]);
     };
     return [stage];

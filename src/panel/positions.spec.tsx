@@ -1,6 +1,6 @@
 import { cleanup, fireEvent, screen } from '@testing-library/react';
 
-import { CALL, CHANGE, DONE, RESULT } from '../testing/events';
+import { CALL, CHANGE, DONE, NET, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { unfold } from '../testing/screen';
 
@@ -21,10 +21,7 @@ describe('the number of a cell', () => {
 
   it('begins at 1 where a turn says what it changed', async () => {
     const stage = new Stage();
-    stage.journal = {
-      changes: [{ entry: 7, turn: 't', notebook: 'a.ipynb', time: 1, cells: ['z'], kept: [] }],
-      since: 0
-    };
+    stage.net = [NET];
     await stage.say('Add a cell.');
     await stage.happens(CALL, CHANGE, DONE);
     expect(screen.getByText('New cell 3')).toBeTruthy();

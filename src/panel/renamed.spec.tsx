@@ -1,7 +1,7 @@
 import { act, cleanup, fireEvent, screen } from '@testing-library/react';
 
 import type { ChatInfo } from '../api/events';
-import { CALL, CHANGE, DONE, MESSAGE, RESULT } from '../testing/events';
+import { CALL, CHANGE, DONE, MESSAGE, NET, RESULT } from '../testing/events';
 import { Stage } from '../testing/panel';
 
 const press = (name: string): boolean => fireEvent.click(screen.getByRole('button', { name }));
@@ -16,9 +16,7 @@ afterEach(() => {
 async function worked(): Promise<Stage> {
   const stage = new Stage();
   await stage.say('Work.');
-  const { entry, cell } = CHANGE as unknown as { entry: number; cell: string };
-  const change = { entry, turn: 't', notebook: 'a.ipynb', time: 1, cells: [cell], kept: [] };
-  stage.journal = { changes: [change], since: 0 };
+  stage.net = [NET];
   await stage.happens(CALL, CHANGE, RESULT, DONE);
   return stage;
 }
@@ -26,8 +24,7 @@ async function worked(): Promise<Stage> {
 /** Rename a file or folder, and show the notebook under its new name. */
 async function rename(stage: Stage, from: string, to: string, notebook = to): Promise<void> {
   // As the server has it.
-  const changes = stage.journal.changes.map(each => ({ ...each, notebook }));
-  stage.journal = { ...stage.journal, changes };
+  stage.net = stage.net.map(each => ({ ...each, notebook }));
   await act(async () => {
     await stage.services.chats.moved(from, to);
   });

@@ -1,7 +1,7 @@
 /** The state of a page, from which its panels are rendered. */
 
 import type { ChatInfo, ErrorInfo, Mode, ModelsInfo, PermissionInfo } from '../api/events';
-import { EMPTY, type IChatState, type IJournal, isBusy } from './chat';
+import { EMPTY, type IChatState, isBusy } from './chat';
 import { BLANK, type IDraft, type IRefused, type ISeen, joined } from './compose';
 import { DEFAULTS, type IPreferences } from './preferences';
 import { Store } from './store';
@@ -14,8 +14,8 @@ export interface IOpenChat extends IChatState {
   loaded: boolean;
   /** The error of the last request. */
   problem: ErrorInfo | null;
-  /** Its changes that are not undone; null until they are loaded. */
-  journal: IJournal | null;
+  /** Incremented when changes may have been kept or undone, so that they are read again. */
+  decided: number;
   /** Whether the connection is lost. */
   lost: boolean;
   /** The last turn that this page has sent, of which no event may have arrived; null for none. */
@@ -67,7 +67,7 @@ export const NEW_CHAT: IOpenChat = {
   id: null,
   loaded: true,
   problem: null,
-  journal: null,
+  decided: 0,
   lost: false,
   expected: null
 };

@@ -2,7 +2,6 @@
 
 import type {
   CellChangedEvent,
-  ChatChanges,
   End,
   ErrorInfo,
   Json,
@@ -92,12 +91,6 @@ export function isUnsent(turn: ITurn): boolean {
   return turn.end === 'stopped' && !turn.began;
 }
 
-/** The changes of a chat that were not undone when they were loaded. */
-export interface IJournal extends ChatChanges {
-  /** The turns that had ended by then. The changes of others may be incomplete. */
-  ended: ReadonlySet<string>;
-}
-
 /** The events of a chat, reduced. */
 export interface IChatState {
   /** The number of the last event. */
@@ -112,18 +105,9 @@ export function isBusy(state: Pick<IChatState, 'turns'>): boolean {
   return state.turns.some(turn => turn.end === null);
 }
 
-/** Return the changes of a turn by cell, in the order of each cell's first change. */
-export function changesByCell(turn: ITurn): Map<string, CellChangedEvent[]> {
-  const found = new Map<string, CellChangedEvent[]>();
-  for (const item of turn.items) {
-    if (item.kind === 'call') {
-      for (const change of item.changes) {
-        const key = `${change.notebook}\n${change.cell}`;
-        found.set(key, [...(found.get(key) ?? []), change]);
-      }
-    }
-  }
-  return found;
+/** Return whether a turn changed cells, be it undone since. */
+export function hasChanges(turn: ITurn): boolean {
+  return turn.items.some(item => item.kind === 'call' && item.changes.length > 0);
 }
 
 /** Return the tokens of all turns, and the cost of the agent's session in dollars. */

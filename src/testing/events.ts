@@ -1,6 +1,6 @@
 /** Events and requests as the server sends them, for tests. */
 
-import type { ChatEvent, PermissionInfo, Proposal, SentEvent } from '../api/events';
+import type { ChatEvent, NetChange, PermissionInfo, Proposal, SentEvent } from '../api/events';
 import type { ICall } from '../state/chat';
 
 type Head = 'number' | 'turn' | 'time';
@@ -61,6 +61,22 @@ export const CHANGE = {
   diff: '+x = 1',
   entry: 7
 } as const;
+
+/** The same, as the server compares the notebook before and after the turn. */
+export const NET: NetChange = {
+  notebook: 'a.ipynb',
+  action: 'insert',
+  cell: 'z',
+  index: 2,
+  cell_type: 'code',
+  before: null,
+  diff: '+x = 1',
+  truncated: false,
+  entries: [7],
+  author: 'Claude',
+  time: 1,
+  yours: true
+};
 
 /** A call that inserts a cell, and its result. */
 export const CALL = { kind: 'tool_call', call: 'k', tool: 'insert_cell', arguments: {} } as const;

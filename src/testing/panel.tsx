@@ -16,7 +16,6 @@ import {
 } from '../api/client';
 import type {
   Answer,
-  ChatChanges,
   ChatEvent,
   ChatInfo,
   NetChange,
@@ -105,15 +104,13 @@ export class Stage {
 
   readonly restored: string[] = [];
 
-  /** The net changes of each turn. */
-  net: NetChange[] = [];
+  /** What each turn has changed. */
+  net: readonly NetChange[] = [];
   /** The changed cells that were not run. */
   unrun: string[] = [];
   /** The chats of the server, and the events of each. */
   chats: ChatInfo[] = [];
   past: ChatEvent[] = [];
-  /** The changes of a chat that are not undone. */
-  journal: ChatChanges = { changes: [], since: 0 };
   /** Rejects if the server does not accept a request. */
   taking: () => Promise<void> = () => Promise.resolve();
 
@@ -189,7 +186,6 @@ export class Stage {
       models: () =>
         Promise.reject(new ApiError({ code: '', message: '', hint: '', retryable: true })),
       chat: () => Promise.resolve({ chat: this.chats[0] as ChatInfo, events: this.past }),
-      changes: () => Promise.resolve(this.journal),
       setup: () => Promise.reject(unreachable()),
       variables: () => Promise.reject(unreachable()),
       send: async ({ ...message }) => {
@@ -217,16 +213,16 @@ export class Stage {
       stop: (_, turn) => Promise.resolve(void this.stopped.push(turn)),
       keep: (_, entries) => {
         this.kept.push(entries);
-        const changes = this.journal.changes.map(each => ({
+        this.net = this.net.map(each => ({
           ...each,
-          kept: [...each.kept, ...(entries[each.entry] ?? [])]
+          entries: each.entries.filter(entry => entries[entry]?.includes(each.cell) !== true)
         }));
-        this.journal = { ...this.journal, changes };
         return Promise.resolve();
       },
-      undo: (_, entries) => {
+      undo: (notebook, entries) => {
         this.undone.push(entries);
-        return Promise.resolve([]);
+        const cells = [...new Set(Object.values(entries).flat())];
+        return Promise.resolve([{ notebook, cells, left: [], stayed: [] }]);
       },
       rename: (id, title) => {
         this.renamed.push([id, title]);

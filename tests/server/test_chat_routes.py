@@ -356,13 +356,14 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
         refused = await ask("GET", f"{path}/events", Last_Event_ID=wrong, **jp_auth_header)
         assert (refused.code, "invalid_arguments" in str(refused.body)) == (400, True)
 
-    status, standing = await client.request("GET", f"{path}/changes")
-    jsonschema.validate(standing, await described(client, "/api/tk-ai/chats/{id}/changes", "get"))
-    (change,) = standing["changes"]
-    assert (status, change["turn"], change["notebook"]) == (200, answer["turn"], notebook)
-    assert change["cells"] == [answer["changes"][0]["cell"]]
-    assert change["entry"] == answer["changes"][0]["entry"]
-    assert standing["since"] < change["time"]
+    changes = f"{path}/changes/{answer['turn']}"
+    status, net = await client.request("GET", changes)
+    address = "/api/tk-ai/chats/{id}/changes/{turn}"
+    jsonschema.validate(net, await described(client, address, "get"))
+    (change,) = net["changes"]
+    assert (status, change["action"], change["notebook"]) == (200, "insert", notebook)
+    (made,) = answer["changes"]
+    assert (change["cell"], change["entries"]) == (made["cell"], [made["entry"]])
 
     undo = {"turn": answer["turn"]}
     status, undone = await client.request("POST", f"{path}/undo", undo)
@@ -371,7 +372,7 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     assert [each["notebook"] for each in undone["notebooks"]] == [notebook]
     status, again = await client.request("POST", f"{path}/undo", undo)
     assert (status, again["error"]["code"]) == (409, "nothing_to_undo")
-    assert (await client.request("GET", f"{path}/changes"))[1]["changes"] == []
+    assert (await client.request("GET", changes))[1]["changes"] == []
 
     assert await client.request("DELETE", path) == (200, {"deleted": answer["chat"]})
     status, gone = await client.request("GET", path)

@@ -43,7 +43,7 @@ async def test_anothers_chat_does_not_exist(ask: Ask, model: ScriptedModel, note
         ("DELETE", f"{CHATS}/{chat}", None),
         ("GET", f"{CHATS}/{chat}/events", None),
         ("GET", f"{CHATS}/{chat}/export", None),
-        ("GET", f"{CHATS}/{chat}/changes", None),
+        ("GET", f"{CHATS}/{chat}/changes/{turn}", None),
         ("POST", f"{CHATS}/{chat}/stop", {}),
         ("POST", f"{CHATS}/{chat}/undo", {"turn": turn}),
         ("POST", "api/tk-ai/mcp/chat", {"message": "Continue.", "chat": chat}),

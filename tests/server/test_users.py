@@ -170,7 +170,7 @@ async def test_anothers_changes_are_seen_and_not_taken_back(
     _, page = await bob.get(f"changes?notebook={notebook}")
     (change,) = page["changes"]
     assert change["yours"] is False
-    undo = {"notebook": notebook, "entries": [change["entry"]]}
+    undo = {"notebook": notebook, "entries": change["entries"]}
     status, error = await bob.post("changes/undo", undo)
     assert (status, error["error"]["code"]) == (403, "permission_denied")
     assert (await ada.post("changes/undo", undo))[0] == 200

@@ -39,7 +39,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
-from tk_ai_extension.workspace.journal import JournalEntry, Touched
+from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import NetChange, TakenBack, net_changes, undo_entries
 
 logger = logging.getLogger(__name__)
@@ -203,15 +203,11 @@ class Chats:
                 logger.warning("Cannot remove the data of an agent's session: %s", error)
         self._workspace.forget(_caller_of(chat))
 
-    async def standing(self, user: str, chat_id: str) -> builtins.list[Touched]:
-        """List the changes of a chat that nobody has undone, newest first."""
-        return await self._workspace.journal.touched(_caller_of(await self.get(user, chat_id)))
-
     async def net(self, user: str, chat_id: str, turn: str) -> builtins.list[NetChange]:
         """Return what a turn changed by cell, from before it to after it, without what was undone."""
         entries = await self._entries(await self.get(user, chat_id), [turn])
         # In a thread: the sources are long.
-        return await asyncio.to_thread(net_changes, entries)
+        return await asyncio.to_thread(net_changes, entries, user)
 
     async def undo_turn(
         self, user: str, chat_id: str, *, turn: str, cells: frozenset[str] | None = None

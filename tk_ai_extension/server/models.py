@@ -309,35 +309,6 @@ class Stopped(TypedDict):
 # --- answers: changes to a notebook
 
 
-class ChatChange(TypedDict):
-    """A change of a chat that was not undone.
-
-    Attributes:
-        entry: As the event `cell_change` names it.
-        notebook: Its path now.
-        cells: The cells with changes that were not undone.
-        kept: Those of them that a person has kept.
-    """
-
-    entry: int
-    turn: str | None
-    notebook: str
-    time: float
-    cells: list[str]
-    kept: list[str]
-
-
-class ChatChanges(TypedDict):
-    """The changes of a chat that were not undone.
-
-    Attributes:
-        since: Earlier changes are not listed.
-    """
-
-    changes: list[ChatChange]
-    since: float
-
-
 class UndoneTurn(TypedDict):
     """What was undone in each notebook, and what stays."""
 
@@ -345,55 +316,9 @@ class UndoneTurn(TypedDict):
 
 
 class NetChanges(TypedDict):
-    """What a turn changed, by cell."""
+    """What changes have done, by cell."""
 
     changes: list[NetChange]
-
-
-class ChangedCell(TypedDict):
-    """A cell of a change.
-
-    Attributes:
-        diff: Unified diff of its source.
-        truncated: Whether the diff is not complete.
-        before: Its source before; null if there was no cell, or the source is too long.
-    """
-
-    cell: str
-    action: Literal["insert", "replace", "delete", "move", "outputs"]
-    diff: str
-    truncated: bool
-    before: str | None
-
-
-class ChangeInfo(TypedDict):
-    """A change to a notebook.
-
-    Attributes:
-        entry: The change's number, for undo.
-        turn: The turn of a chat.
-        yours: Whether an agent of yours made it.
-    """
-
-    entry: int
-    time: float
-    author: str
-    tool: str
-    turn: str | None
-    yours: bool
-    summary: str
-    cells: list[ChangedCell]
-
-
-class ChangeList(TypedDict):
-    """The newest changes to a notebook that were neither undone nor kept.
-
-    Attributes:
-        more: Whether there are older ones.
-    """
-
-    changes: list[ChangeInfo]
-    more: bool
 
 
 class KeptChanges(TypedDict):

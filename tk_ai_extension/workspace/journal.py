@@ -159,7 +159,8 @@ FROM entries WHERE path = ? ORDER BY id DESC LIMIT ?
 """
 
 _UNDOABLE = """
-SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, data,
+  (SELECT json_group_array(cell) FROM touched WHERE touched.entry = id AND kept)
 FROM entries JOIN changes ON entry = id
 WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
   AND (:path IS NULL AND instr(path, '//') = 0 OR path = :path)
@@ -193,7 +194,10 @@ SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summar
   (SELECT json_group_array(cell) FROM touched WHERE touched.entry = id AND NOT kept) AS cells
 FROM entries JOIN changes ON entry = id
 WHERE path = :path AND kind = 'change' AND state = 'done' AND cells != '[]'
-  AND (:before IS NULL OR id < :before)
+  AND (:cells IS NULL OR EXISTS (
+    SELECT 1 FROM touched
+    WHERE touched.entry = id AND cell IN (SELECT value FROM json_each(:cells))
+  ))
 ORDER BY id DESC LIMIT :limit
 """
 
@@ -213,41 +217,11 @@ WHERE touched.cell = deleted.cell AND touched.entry < deleted.last
   AND touched.entry IN (SELECT id FROM entries WHERE path = :path)
 """
 
-_TOUCHED = """
-SELECT id, time, path, turn, cell, kept FROM (
-    SELECT id, time, path, turn FROM entries
-    WHERE user = :user AND caller_key = :key AND kind = 'change' AND state = 'done'
-      AND instr(path, '//') = 0
-    ORDER BY id DESC LIMIT :limit
-) JOIN touched ON entry = id ORDER BY id DESC, touched.rowid
-"""
-
 _OVER = """
 DELETE FROM entries WHERE id IN (SELECT id FROM (
     SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM entries
 ) WHERE total > ?)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """The cells of a change that was not undone.
-
-    Attributes:
-        entry: The number of the journal entry.
-        time: The time in seconds since the epoch.
-        path: The notebook's current path.
-        turn: The chat's turn; None if it belongs to none.
-        cells: The cells' keys, in the order of the changes.
-        kept: The keys of those that a person has kept.
-    """
-
-    entry: int
-    time: float
-    path: str
-    turn: str | None
-    cells: tuple[str, ...]
-    kept: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +244,7 @@ class JournalEntry:
         summary: A short description.
         changes: The changes, if the query includes them.
         note: A further note, for example that outputs were too large to store.
+        kept: The keys of the cells of which a person keeps the change, in entries that can be undone.
     """
 
     id: int
@@ -285,6 +260,7 @@ class JournalEntry:
     summary: str
     changes: tuple[Change, ...] = ()
     note: str = ""
+    kept: tuple[str, ...] = ()
 
     def only(self, cells: Collection[str]) -> JournalEntry:
         """Return the entry with only its changes of these cells, by key."""
@@ -450,23 +426,27 @@ class Journal:
         return await self._database.run(select)
 
     async def pending(
-        self, path: str, limit: int, reader: str, *, before: int | None = None
+        self, path: str, reader: str, *, cells: Collection[str] | None = None
     ) -> list[JournalEntry]:
         """Return the changes of all users to a notebook that were neither undone nor kept, newest first.
 
         Args:
             path: The notebook.
-            limit: Maximum entries.
             reader: The user who reads; session keys of other users are left out.
-            before: Return only entries before this one.
+            cells: Return only changes of these cells, by key; default: all.
         """
-        wanted = {"path": path, "before": before, "limit": limit}
+        wanted = {
+            "path": path,
+            "cells": None if cells is None else json.dumps(list(cells)),
+            "limit": MAX_ENTRIES,
+        }
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            return [
-                _entry(row, decode_changes(data), reader=reader).only(json.loads(cells))
-                for *row, data, cells in db.execute(_PENDING, wanted)
+            entries = [
+                _entry(row, decode_changes(data), reader=reader).only(json.loads(unkept))
+                for *row, data, unkept in db.execute(_PENDING, wanted)
             ]
+            return entries if cells is None else [entry.only(cells) for entry in entries]
 
         return await self._database.run(select)
 
@@ -520,29 +500,12 @@ class Journal:
         }
 
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
-            rows = db.execute(_UNDOABLE, wanted)
-            return [_entry(row[:-1], decode_changes(row[-1]), reader=caller.user) for row in rows]
-
-        return await self._database.run(select)
-
-    async def touched(self, caller: Caller) -> list[Touched]:
-        """Return the cells of the caller's own changes that were not undone, newest first.
-
-        Args:
-            caller: The caller. Without a key there are none, because sessions of a user cannot be
-                distinguished.
-        """
-        if caller.key is None:
-            return []
-        wanted = {"user": caller.user, "key": caller.session, "limit": MAX_ENTRIES}
-
-        def select(db: sqlite3.Connection) -> list[Touched]:
-            cells: dict[tuple[int, float, str, str | None], dict[str, int]] = {}
-            for *entry, cell, kept in db.execute(_TOUCHED, wanted):
-                cells.setdefault(tuple(entry), {})[cell] = kept
             return [
-                Touched(*entry, tuple(keys), tuple(key for key in keys if keys[key]))
-                for entry, keys in cells.items()
+                replace(
+                    _entry(row, decode_changes(data), reader=caller.user),
+                    kept=tuple(json.loads(kept)),
+                )
+                for *row, data, kept in db.execute(_UNDOABLE, wanted)
             ]
 
         return await self._database.run(select)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -35,7 +36,7 @@ from tk_ai_extension.workspace.workspace import Workspace
 
 T = TypeVar("T")
 
-MAX_SOURCE = 400_000
+MAX_SOURCE = 100_000
 """Maximum length of a source, in characters; longer ones are left out."""
 
 
@@ -49,9 +50,13 @@ class NetChange:
         action: insert, replace, delete, move or outputs.
         index: Its index after the last change; before it, if it was deleted.
         cell_type: code, markdown or raw.
-        before, after: The source before and after; empty where there was or is no cell.
+        before: The source before; None if there was no cell, or the source is too long.
         diff: The removed and added lines, as the event `cell_change` has them.
-        truncated: Whether a source is too long: then these three are empty.
+        truncated: Whether a source is too long: then the diff is empty.
+        entries: The journal entries of the changes; empty if a person keeps all of them.
+        author: The name that people see, of who made the last change.
+        time: The time of the last change, in seconds since the epoch.
+        yours: Whether your agents made all changes.
     """
 
     notebook: str
@@ -59,32 +64,46 @@ class NetChange:
     action: Action
     index: int
     cell_type: str
-    before: str
-    after: str
+    before: str | None
     diff: str
     truncated: bool
+    entries: Sequence[int]
+    author: str
+    time: float
+    yours: bool
 
 
-def net_changes(entries: Sequence[JournalEntry]) -> list[NetChange]:
+def net_changes(entries: Sequence[JournalEntry], user: str) -> list[NetChange]:
     """Return the net changes by cell, in the order of each cell's first change.
 
-    A cell that was inserted and deleted again is left out, and so is one that is as it was.
+    A cell that was inserted and deleted again is left out, and so is one that is as it was. What a
+    person keeps counts only where nothing else was changed in the cell.
 
     Args:
         entries: The entries, newest first, with their changes.
+        user: Who reads them.
     """
-    by_cell: dict[tuple[str, str], list[Change]] = {}
+    by_cell: dict[tuple[str, str], list[tuple[JournalEntry, Change]]] = {}
     for entry in reversed(entries):
         for change in entry.changes:
-            by_cell.setdefault((entry.path, change.cell), []).append(change)
-    found = (_net(path, changes) for (path, _), changes in by_cell.items())
+            by_cell.setdefault((entry.path, change.cell), []).append((entry, change))
+    found: list[NetChange | None] = []
+    for (path, cell), changes in by_cell.items():
+        pending = [each for each in changes if cell not in each[0].kept]
+        found.append(_net(path, pending or changes, user, is_kept=not pending))
     return [each for each in found if each is not None]
 
 
-def _net(path: str, changes: Sequence[Change]) -> NetChange | None:
+def _net(
+    path: str, done: Sequence[tuple[JournalEntry, Change]], user: str, *, is_kept: bool
+) -> NetChange | None:
+    changes = [change for _, change in done]
+    entries = list({entry.id: entry for entry, _ in done}.values())
     last = changes[-1]
     # A move has the content, too, so that the first and the last change have the two sides.
     before, after = changes[0].before, last.after
+    if before is None and after is None and _is_edited_between(changes):
+        before = last.before
     action = _action(before, after, is_moved=any(each.action == "move" for each in changes))
     content = after or before
     if action is None or content is None:
@@ -100,10 +119,21 @@ def _net(path: str, changes: Sequence[Change]) -> NetChange | None:
         action,
         last.index,
         content.type,
-        old,
-        new,
+        None if before is None or truncated else old,
         line_diff(old, new),
         truncated,
+        [] if is_kept else [entry.id for entry in entries],
+        entries[-1].author,
+        entries[-1].time,
+        all(entry.user == user for entry in entries),
+    )
+
+
+def _is_edited_between(changes: Sequence[Change]) -> bool:
+    """Return whether somebody else changed the source between two of these changes of a cell."""
+    return any(
+        one.after is not None and two.before is not None and one.after.source != two.before.source
+        for one, two in pairwise(changes)
     )
 
 

@@ -48,7 +48,7 @@ async def test_a_reported_or_unreported_call_is_one_card_with_one_approval_and_o
     assert called["call"] == asked["call"] == result["call"]
     assert result["ok"]
     assert of_kind(events, "cell_change")[0]["action"] == "insert"
-    (entry,) = await harness.workspace.journal.pending("a.ipynb", 10, USER)
+    (entry,) = await harness.workspace.journal.pending("a.ipynb", USER)
     assert (entry.author, entry.turn) == ("Scripted", events[0].turn)
     await acp.chats.undo_turn(USER, events[0].data["chat"], turn=events[0].turn)
     assert harness.sources("a.ipynb") == ["a = 1"]

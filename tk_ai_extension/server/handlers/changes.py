@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
@@ -12,53 +10,34 @@ from tk_ai_extension.server.handlers.handler import TkAIHandler, username
 from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation, query
 
 if TYPE_CHECKING:
-    from tk_ai_extension.model.operations import Change
     from tk_ai_extension.server.models import (
-        ChangedCell,
-        ChangeInfo,
-        ChangeList,
         ChosenChanges,
         KeptChanges,
+        NetChanges,
         UndoneChanges,
     )
-    from tk_ai_extension.workspace.journal import JournalEntry
 
-MAX_CHANGES = 100
-"""Maximum number of changes in a response, the newest ones."""
-MAX_DIFF = 20_000
-"""Maximum length of a diff, in characters."""
-MAX_SOURCE = 50_000
-"""Maximum length of a source before a change, in characters."""
-
-_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
-_BEFORE = query(
-    "before", "Only changes before the entry with this number", type="integer", minimum=0
-)
+_CELLS = query("cell", "Only this cell, by key; can be given several times")
 
 
 class ChangesHandler(TkAIHandler):
     """The changes to a notebook that were neither undone nor kept."""
 
-    @operation("read", "list_changes", NOTEBOOK, _BEFORE)
-    async def get(self) -> ChangeList:
-        """List what was changed in a notebook through tools, and neither undone nor kept, the newest first.
+    @operation("read", "list_changes", NOTEBOOK, _CELLS)
+    async def get(self) -> NetChanges:
+        """List the cells of a notebook with changes through tools that were neither undone nor kept.
 
-        If there are ``more``, ``?before=`` the last entry has the next ones.
+        Each is compared from before its first to after its last one of these changes, of which the
+        newest thousand are listed.
         """
+        from tk_ai_extension.workspace.undo import net_changes
+
         path = await _notebook(self, self.get_query_argument("notebook", None))
-        workspace = self.services.workspace
         user = username(self)
-        before = self.get_query_argument("before", None)
-        if before is not None and _NUMBER.fullmatch(before) is None:
-            raise InvalidArguments(
-                "The field before is missing or invalid.", hint="Omit it for the first page."
-            )
-        entries = await workspace.journal.pending(
-            path, MAX_CHANGES + 1, user, before=None if before is None else int(before)
-        )
-        # In a thread: each change has a diff.
-        shown = await asyncio.to_thread(_described, entries[:MAX_CHANGES], user)
-        return {"changes": shown, "more": len(entries) > MAX_CHANGES}
+        cells = self.get_query_arguments("cell") or None
+        entries = await self.services.workspace.journal.pending(path, user, cells=cells)
+        # In a thread: each cell has a diff.
+        return {"changes": await asyncio.to_thread(net_changes, entries, user)}
 
 
 class ChangesUndoHandler(TkAIHandler):
@@ -107,35 +86,3 @@ async def _notebook(handler: TkAIHandler, named: str | None) -> str:
         raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
     await handler.services.ready()
     return handler.services.workspace.contain(named)
-
-
-def _described(entries: Sequence[JournalEntry], user: str) -> list[ChangeInfo]:
-
-    return [
-        {
-            "entry": entry.id,
-            "time": entry.time,
-            "author": entry.author,
-            "tool": entry.tool,
-            "turn": entry.turn,
-            "yours": entry.user == user,
-            "summary": entry.summary,
-            "cells": [_cell(change) for change in entry.changes],
-        }
-        for entry in entries
-    ]
-
-
-def _cell(change: Change) -> ChangedCell:
-    from tk_ai_extension.model.diffs import line_diff
-
-    before = change.before.source if change.before else ""
-    after = change.after.source if change.after else ""
-    diff = line_diff(before, after)
-    return {
-        "cell": change.cell,
-        "action": change.action,
-        "diff": diff[:MAX_DIFF],
-        "truncated": len(diff) > MAX_DIFF,
-        "before": before if change.before and len(before) <= MAX_SOURCE else None,
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.store import Chat
     from tk_ai_extension.server.models import (
         BegunTurn,
-        ChatChange,
-        ChatChanges,
         ChatInfo,
         ChatList,
         ChatPage,
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
         UndoneTurn,
         UndoTurn,
     )
-    from tk_ai_extension.workspace.journal import Touched
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 MAX_WORDS = 10
@@ -180,25 +176,6 @@ class ChatStopHandler(TkAIHandler):
         return {"stopped": await chats.stop(username(self), chat_id, body.turn)}
 
 
-class ChatChangesHandler(TkAIHandler):
-    """The changes of a chat that were not undone."""
-
-    @operation("read", "list_chat_changes")
-    async def get(self, chat_id: str) -> ChatChanges:
-        """List the changes of a chat that were not undone, newest first.
-
-        Changes before ``since`` are not listed: the journal has expired.
-        """
-        from tk_ai_extension.workspace.journal import MAX_ENTRIES
-
-        chats = await self.services.chats()
-        changes = await chats.standing(username(self), chat_id)
-        since = time.time() - self.services.workspace.journal.keep_days * 86_400
-        if len(changes) == MAX_ENTRIES:
-            since = max(since, changes[-1].time)
-        return {"changes": [_standing(change) for change in changes], "since": since}
-
-
 class ChatTurnChangesHandler(TkAIHandler):
     """The net changes of a turn."""
 
@@ -206,7 +183,8 @@ class ChatTurnChangesHandler(TkAIHandler):
     async def get(self, chat_id: str, turn: str) -> NetChanges:
         """Compare each cell that a turn changed, from before the turn to after it.
 
-        What was undone is not listed, and neither is a cell that was added and removed again.
+        What was undone is not listed, and neither is a cell that was added and removed again. If a
+        person keeps a part of the changes to a cell, the others are compared.
         """
         chats = await self.services.chats()
         return {"changes": await chats.net(username(self), chat_id, turn)}
@@ -277,17 +255,6 @@ def _described(chat: Chat, *, busy: bool) -> ChatInfo:
         "created": chat.created,
         "updated": chat.updated,
         "busy": busy,
-    }
-
-
-def _standing(change: Touched) -> ChatChange:
-    return {
-        "entry": change.entry,
-        "turn": change.turn,
-        "notebook": change.path,
-        "time": change.time,
-        "cells": list(change.cells),
-        "kept": list(change.kept),
     }
 
 

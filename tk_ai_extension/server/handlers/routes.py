@@ -8,7 +8,6 @@ from tk_ai_extension.server.handlers.changes import (
     ChangesUndoHandler,
 )
 from tk_ai_extension.server.handlers.chat import (
-    ChatChangesHandler,
     ChatEventsHandler,
     ChatExportHandler,
     ChatHandler,
@@ -48,7 +47,6 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats", ChatsHandler),
     (r"api/tk-ai/chats/([^/]+)", ChatHandler),
     (r"api/tk-ai/chats/([^/]+)/events", ChatEventsHandler),
-    (r"api/tk-ai/chats/([^/]+)/changes", ChatChangesHandler),
     (r"api/tk-ai/chats/([^/]+)/changes/([^/]+)", ChatTurnChangesHandler),
     (r"api/tk-ai/chats/([^/]+)/restore", ChatRestoreHandler),
     (r"api/tk-ai/chats/([^/]+)/stop", ChatStopHandler),

@@ -1,0 +1,36 @@
+/** Changes of cells that need a person's decision. Pure functions. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { ICellsByEntry } from '../api/client';
+import type { NetChange, TakenBack } from '../api/events';
+
+/** Return these changes as the server keeps or undoes them. */
+export function cellsByEntry(changes: Iterable<NetChange>): ICellsByEntry {
+  const cells: ICellsByEntry = {};
+  for (const { cell, entries } of changes) {
+    for (const entry of entries) {
+      (cells[entry] ??= []).push(cell);
+    }
+  }
+  return cells;
+}
+
+/** Return a message about cells that were not undone; empty for none. */
+export function leftNote(undone: readonly TakenBack[], trans: TranslationBundle): string {
+  const count = undone.flatMap(({ left }) => left).length;
+  return count === 0
+    ? ''
+    : trans._n(
+        '%1 cell was not undone: it was edited later, or was undone before.',
+        '%1 cells were not undone: they were edited later, or were undone before.',
+        count
+      );
+}
+
+/** Return a message about an undo: how many cells are as before, and how many are not. */
+export function undoneNote(undone: readonly TakenBack[], trans: TranslationBundle): string {
+  const count = undone.flatMap(({ cells }) => cells).length;
+  const done = count === 0 ? '' : trans._n('%1 cell undone.', '%1 cells undone.', count);
+  return [done, leftNote(undone, trans)].join(' ').trim();
+}
