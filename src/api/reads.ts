@@ -1,4 +1,4 @@
-/** Reads in the background, which may overlap and fail. */
+/** Reads in the background, which may fail. */
 
 import { ApiError } from './client';
 
@@ -12,21 +12,4 @@ export async function quietly<T>(read: Promise<T>): Promise<T | null> {
     }
     return null;
   }
-}
-
-/**
- * Return a function that numbers a read when it begins, and returns whether its answer counts.
- *
- * It does not once the answer of a later read has counted: the newest one wins.
- */
-export function inOrder(): () => () => boolean {
-  let begun = 0;
-  let taken = 0;
-  return () => {
-    const number = ++begun;
-    return () => {
-      taken = Math.max(taken, number);
-      return taken === number;
-    };
-  };
 }

@@ -4,7 +4,7 @@ import { type ISignal, Signal } from '@lumino/signaling';
 import { ApiError, type ChatApi } from '../api/client';
 import type { Answer, ChatEvent, ErrorInfo, PermissionEvent, PermissionInfo } from '../api/events';
 import type { IChannel } from '../api/channel';
-import { inOrder, quietly } from '../api/reads';
+import { quietly } from '../api/reads';
 import type { AppStore } from '../state/app';
 import { pathAfter, stateAfter } from '../state/moves';
 import { reduceRequests } from '../state/requests';
@@ -59,12 +59,14 @@ export class Chats {
 
   /** Read the list of chats and the models again, as when the connection opens. */
   async refresh(): Promise<void> {
-    const isNewest = this._lists();
+    const number = ++this._reads;
     const [chats, models] = await Promise.all([
       quietly(this.api.chats()),
       quietly(this.api.models())
     ]);
-    if ((chats ?? models) !== null && isNewest()) {
+    // The answer of a later read may have come before.
+    if ((chats ?? models) !== null && number > this._shownRead) {
+      this._shownRead = number;
       this.store.update(state => ({
         ...state,
         chats: chats ?? state.chats,
@@ -153,7 +155,8 @@ export class Chats {
     this._shown.delete(chat);
   }
 
-  private readonly _lists = inOrder();
+  private _reads = 0;
+  private _shownRead = 0;
   private _count = 0;
   private _open: readonly ChatModel[] = [];
   /** How often each chat is open. */

@@ -14,5 +14,7 @@ it('says so where there are too many to be drawn at once', () => {
   const lines = screen.getByRole('group', { name: 'Lines' }).textContent.split('\n');
   expect(lines).toHaveLength(MAX_DRAWN + 1);
   expect([lines[0], lines.at(-1)]).toEqual(['+ a', '− b']);
-  expect(screen.getByText('Shown as plain lines: it is too long for the diff view.')).toBeTruthy();
+  expect(
+    screen.getByText('The text is too long for the diff view. Plain lines are shown.')
+  ).toBeTruthy();
 });

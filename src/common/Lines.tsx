@@ -53,7 +53,11 @@ export function Lines({ lines, trans, whole = false, language = PLAIN }: IProps)
         </div>
         <Below box={box} trans={trans} />
       </div>
-      {isLong && <div className="tk-Notice">{plainNote(trans)}</div>}
+      {isLong && (
+        <div className="tk-Notice">
+          {trans.__('The text is too long for the diff view. Plain lines are shown.')}
+        </div>
+      )}
       {all || <ShowAll count={lines.length} box={box} trans={trans} onClick={() => setAll(true)} />}
     </>
   );
@@ -126,11 +130,6 @@ export function ShowAll({ count, box, trans, onClick }: IShowAllProps): JSX.Elem
         : trans._n('Show all %2 line', 'Show all %2 lines', count, count.toLocaleString())}
     </button>
   );
-}
-
-/** Return the note on lines that are too many for the editor. */
-export function plainNote(trans: TranslationBundle): string {
-  return trans.__('Shown as plain lines: it is too long for the diff view.');
 }
 
 function signOf(line: ILine): string {

@@ -33,11 +33,6 @@ describe('the lines of a step', () => {
       ['same', 'c']
     ]);
   });
-
-  it('show what would hide in them', () => {
-    const lines: Lines = [{ mark: '+', text: 'admin\u202e = 1\u200b\u00a0\u3164' }];
-    expect(stepLines({ lines })[0]?.text).toBe('admin⟨U+202E⟩ = 1⟨U+200B⟩⟨U+00A0⟩⟨U+3164⟩');
-  });
 });
 
 describe('a diff', () => {

@@ -1,7 +1,6 @@
 /** Diffs and code as lines for display. */
 
 import type { ProposalStep } from '../api/events';
-import { visible } from './visible';
 
 export interface ILine {
   kind: 'added' | 'removed' | 'place' | 'same';
@@ -21,13 +20,13 @@ export function diffLines(diff: string): ILine[] {
   return lines.map(line => {
     const kind = KINDS[line.slice(0, 1)];
     const text = kind === undefined || kind === 'place' ? line : line.slice(1);
-    return { kind: kind ?? 'same', text: visible(text) };
+    return { kind: kind ?? 'same', text };
   });
 }
 
-/** Return the lines of a step of a proposal, verbatim. */
+/** Return the lines of a step of a proposal, with hidden characters written out by the server. */
 export function stepLines({ lines }: Pick<ProposalStep, 'lines'>): ILine[] {
-  return lines.map(({ mark, text }) => ({ kind: KINDS[mark] ?? 'same', text: visible(text) }));
+  return lines.map(({ mark, text }) => ({ kind: KINDS[mark] ?? 'same', text }));
 }
 
 /** Count added and removed lines. */

@@ -2,7 +2,13 @@
 
 import { goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from '@codemirror/merge';
 import { countColumn, EditorState, type Extension, type Range } from '@codemirror/state';
-import { Decoration, EditorView, keymap, lineNumbers } from '@codemirror/view';
+import {
+  Decoration,
+  EditorView,
+  highlightSpecialChars,
+  keymap,
+  lineNumbers
+} from '@codemirror/view';
 import { jupyterTheme } from '@jupyterlab/codemirror';
 
 /** Minimum pixels for two versions side by side. */
@@ -43,6 +49,7 @@ export function readOnly(
 ): Extension[] {
   return [
     jupyterTheme,
+    highlightSpecialChars(),
     EditorView.editorAttributes.of({ class: 'tk-Merge' }),
     lineNumbers({ formatNumber: number }),
     EditorView.lineWrapping,

@@ -29,8 +29,6 @@ interface IOpening {
   /** The mode of the notebook before, to which it returns. */
   mode: 'command' | 'edit';
   settings: ServerConnection.ISettings;
-  /** Puts a prompt whose cell was deleted into the chat. */
-  toChat: (prompt: string) => unknown;
   trans: TranslationBundle;
 }
 
@@ -50,7 +48,7 @@ export function openPrompt(opening: IOpening): void {
 
 /** Show a prompt in a cell, or in the widget that replaces it when the cell is moved. */
 function show(opening: IOpening, initial: IPromptState, takesFocus: boolean): void {
-  const { panel, cell, settings, toChat, trans } = opening;
+  const { panel, cell, settings, trans } = opening;
   const state = { current: initial };
   // In this page the id leads to the widget that replaces one.
   // eslint-disable-next-line cells/keys
@@ -78,8 +76,6 @@ function show(opening: IOpening, initial: IPromptState, takesFocus: boolean): vo
       return;
     }
     made.dispose();
-    const { text, proposal } = state.current;
-    const prompt = text.trim() || (proposal?.rounds.at(-1)?.prompt ?? '');
     // The new widget of a moved cell is there once the change of the notebook is applied.
     queueMicrotask(() => {
       if (panel.isDisposed) {
@@ -90,13 +86,6 @@ function show(opening: IOpening, initial: IPromptState, takesFocus: boolean): vo
       if (next !== undefined) {
         // Where nothing has the focus, it was lost with the widget.
         show({ ...opening, cell: next }, state.current, document.activeElement === document.body);
-      } else if (prompt !== '') {
-        Notification.warning(trans.__('The cell of your prompt was deleted.'), {
-          autoClose: false,
-          actions: [
-            { label: trans.__('Put the prompt into the chat'), callback: () => toChat(prompt) }
-          ]
-        });
       }
     });
   });
@@ -219,9 +208,7 @@ export function PromptView(props: IProps): JSX.Element {
     set({
       text: text || (proposal.rounds.at(-1)?.prompt ?? ''),
       proposal: null,
-      problem: trans.__(
-        'The cell has changed since, and nothing was written. Send the prompt again.'
-      )
+      problem: trans.__('The cell changed. Nothing was written. Send the prompt again.')
     });
     box.current?.focus();
   };

@@ -11,15 +11,6 @@ import type { NetChange } from '../api/events';
 import { MAX_DRAWN } from '../common/Lines';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
 import { editSource } from '../common/sourceEdit';
-import { visible } from '../common/visible';
-
-/** Maximum characters of a source in the merge view. */
-export const MAX_SOURCE = 400_000;
-
-/** Return whether versions are too long to be compared without blocking the page. */
-function isTooLong(...versions: readonly string[]): boolean {
-  return versions.some(text => text.split('\n').length > MAX_DRAWN || text.length > MAX_SOURCE);
-}
 
 /** Return the language extension of a cell's editor. */
 export function languageOf(cell: Cell): Extension {
@@ -29,24 +20,20 @@ export function languageOf(cell: Cell): Extension {
 /**
  * Show the diff of a marked cell in a node.
  *
- * @returns A function that removes it. If plain lines are shown instead: null, or `too long`.
+ * @returns A function that removes it; null if there is nothing to compare, or too much for the page.
  */
 export function showDiff(
   node: HTMLElement,
   cell: Cell,
   { before }: NetChange,
   trans: TranslationBundle
-): (() => void) | 'too long' | null {
+): (() => void) | null {
   const shared = cell.model.sharedModel;
   if (before === null || before === shared.source) {
     return null;
   }
-  // Hunks are rejected from the text as it is; only plain lines show its hidden characters.
-  if ([before, shared.source].some(text => visible(text) !== text)) {
+  if ([before, shared.source].some(text => text.split('\n').length > MAX_DRAWN)) {
     return null;
-  }
-  if (isTooLong(before, shared.source)) {
-    return 'too long';
   }
   const button = (label: string, text: string): HTMLButtonElement => {
     const made = document.createElement('button');

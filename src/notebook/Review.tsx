@@ -8,7 +8,7 @@ import { ApiError, problemText } from '../api/client';
 import type { NetChange, TakenBack } from '../api/events';
 import { leftNote } from '../common/changes';
 import { diffLines } from '../common/diff';
-import { Lines, plainNote } from '../common/Lines';
+import { Lines } from '../common/Lines';
 import { languageOf, showDiff } from './DiffEditor';
 import { changeLabel, signature } from './labels';
 
@@ -53,14 +53,11 @@ function ReviewView({
   const [message, setMessage] = useState('');
   const [busy, setBusy] = useState(false);
   const [merged, setMerged] = useState(false);
-  const [isLong, setLong] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const shown = box.current && showDiff(box.current, cell, mark, trans);
-    const remove = typeof shown === 'function' ? shown : undefined;
-    setMerged(remove !== undefined);
-    setLong(shown === 'too long');
-    return remove;
+    const remove = box.current && showDiff(box.current, cell, mark, trans);
+    setMerged(remove !== null);
+    return remove ?? undefined;
   }, [cell, mark, trans]);
   const language = useMemo(() => languageOf(cell), [cell]);
   const lines = useMemo(() => diffLines(mark.diff), [mark.diff]);
@@ -128,7 +125,6 @@ function ReviewView({
       <div ref={box} className="tk-Review-merge" />
       {merged || (
         <div className="tk-Review-steps">
-          {isLong && <div className="tk-Review-words">{plainNote(trans)}</div>}
           {label !== '' && <div className="tk-Review-words">{label}</div>}
           {lines.length > 0 && <Lines lines={lines} trans={trans} language={language} />}
           {mark.truncated && (

@@ -168,9 +168,7 @@ export function addCommands(
         return;
       }
       await cell.ready;
-      const toChat = (message: string): unknown =>
-        opener.open({ notebook: panel.context.path, message });
-      openPrompt({ panel, cell, mode, settings, toChat, trans });
+      openPrompt({ panel, cell, mode, settings, trans });
     }
   );
   add(

@@ -27,7 +27,7 @@ class Scene {
     isVisible: true
   };
 
-  constructor(setting = false) {
+  constructor() {
     const notebooks = {
       forEach: (done: (panel: NotebookPanel) => void) => done(this.panel as never),
       widgetAdded: this.widgetAdded
@@ -36,7 +36,6 @@ class Scene {
       { commands: this.commands } as unknown as JupyterFrontEnd,
       notebooks as unknown as INotebookTracker,
       { of: () => this } as unknown as IActivities,
-      Promise.resolve({ composite: { followAgent: setting } } as never),
       null,
       nullTranslator.load('')
     );
@@ -82,11 +81,5 @@ describe('Follow the Agent', () => {
     await scene.toggle();
     scene.worked.emit('c');
     expect([scene.isOn, scene.scrolled]).toEqual([true, [0, 2]]);
-  });
-
-  it('is on from the start if the setting says so', async () => {
-    const scene = new Scene(true);
-    await new Promise(resolve => requestAnimationFrame(resolve));
-    expect(scene.isOn).toBe(true);
   });
 });

@@ -1,7 +1,6 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ICommandPalette } from '@jupyterlab/apputils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
-import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IActivities } from './activities';
@@ -9,12 +8,11 @@ import { cellOf } from './keys';
 
 const command = 'tk-ai:follow-agent';
 
-/** Add the command that follows the agents in notebooks, and follow them if the setting says so. */
+/** Add the command that follows the agents in notebooks. */
 export function addFollow(
   { commands }: JupyterFrontEnd,
   notebooks: INotebookTracker,
   activities: IActivities,
-  settings: Promise<ISettingRegistry.ISettings> | undefined,
   palette: ICommandPalette | null,
   trans: TranslationBundle
 ): void {
@@ -40,11 +38,6 @@ export function addFollow(
     }
   });
   palette?.addItem({ command, category: trans.__('Claude') });
-  void settings?.then(({ composite }) => {
-    if (composite['followAgent'] === true) {
-      void commands.execute(command);
-    }
-  });
 }
 
 /** What a person does in a notebook that ends following. Scrolling by a program is none of it. */

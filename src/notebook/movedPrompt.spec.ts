@@ -46,7 +46,6 @@ const context = { localPath: '', model: { sharedModel: { getMetadata: () => unde
 
 describe('the prompt of a cell', () => {
   let notebook: Notebook;
-  let toChat: jest.Mock;
 
   beforeEach(() => {
     const editors = new CodeMirrorEditorFactory();
@@ -62,7 +61,6 @@ describe('the prompt of a cell', () => {
     model.fromJSON(content([code('a'), code('b'), code('c')]));
     notebook.model = model;
     Widget.attach(notebook, document.body);
-    toChat = jest.fn();
     context.localPath = 'a.ipynb';
   });
 
@@ -83,7 +81,7 @@ describe('the prompt of a cell', () => {
     openPrompt({
       ...{ panel: { content: notebook, context } as never, cell: cellOf(id) as Cell, typed },
       ...{ mode: 'command', settings },
-      ...{ put: putInto, toChat, trans }
+      ...{ put: putInto, trans }
     });
     await settled();
     fireEvent.change(box(id) as HTMLTextAreaElement, { target: { value: text } });
@@ -144,14 +142,6 @@ describe('the prompt of a cell', () => {
     Widget.attach(notebook, document.body);
     await settled();
     expect(box()?.value).toBe('Sort it');
-  });
-
-  it('is offered to the chat when the cell is deleted', async () => {
-    const warning = jest.spyOn(Notification, 'warning').mockReturnValue('');
-    await write('Sort it');
-    await apply({ do: 'delete', id: 'b' });
-    warning.mock.calls[0]?.[1]?.actions?.[0]?.callback({} as MouseEvent);
-    expect(toChat.mock.calls).toEqual([['Sort it']]);
   });
 
   it('is gone when it was closed before', async () => {

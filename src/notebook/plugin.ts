@@ -111,7 +111,7 @@ const notebook: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     addCommands(app, notebooks, chat, palette, trans);
     const settings = registry?.load(notebook.id);
-    addFollow(app, notebooks, found, settings, palette, trans);
+    addFollow(app, notebooks, found, palette, trans);
     completions?.registerInlineProvider(inlineProvider(app, notebooks, settings, trans));
     const { contents } = app.serviceManager;
     eachNotebook(notebooks, panel => {

@@ -12,7 +12,6 @@ import { nameOfPath } from '../common/deleted';
 import { tally } from '../common/diff';
 import { ShowAll, SHOWN } from '../common/Lines';
 import { cellName } from '../common/position';
-import { visible } from '../common/visible';
 import type { CallStatus, ICall } from '../state/chat';
 import { save } from './browser';
 import { ChangeLines } from './CodeLines';
@@ -132,10 +131,7 @@ function CallDetails({ call }: { call: ICall }): JSX.Element {
         call.changes.map(change => <ChangeLines key={change.entry} change={change} />)
       ) : code !== '' ? (
         <Rendered
-          source={fenced(
-            visible(code),
-            call.arguments['cell_type'] === 'markdown' ? 'md' : 'python'
-          )}
+          source={fenced(code, call.arguments['cell_type'] === 'markdown' ? 'md' : 'python')}
         />
       ) : null}
       {call.result !== null && <Results result={call.result} changed={call.changes.length > 0} />}

@@ -21,7 +21,7 @@ interface IProps {
 
 /** The message box with its context, completions and buttons. */
 export function Composer({ panel }: IProps): JSX.Element {
-  const { commands, controller, notebook, trans } = useServices();
+  const { controller, notebook, trans } = useServices();
   const turns = useChat(panel.chat, ({ turns }) => turns);
   const seen = useSelector(state => state.seen);
   const preferences = useSelector(state => state.preferences);
@@ -47,9 +47,6 @@ export function Composer({ panel }: IProps): JSX.Element {
           ? attachServerFile(notebook.contents, attachment.path)
           : option.attached
       ]);
-    }
-    if (option.command !== undefined) {
-      void commands.execute(option.command);
     }
     box.current?.focus();
   };

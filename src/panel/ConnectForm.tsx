@@ -191,7 +191,7 @@ function ConnectForm({ stored, connect }: IFormProps): JSX.Element {
           {busy
             ? trans.__('One short message is sent to the provider.')
             : tested === false
-              ? trans.__('It is tested by your first message.')
+              ? trans.__('Your first message tests it.')
               : ''}
         </span>
       </div>

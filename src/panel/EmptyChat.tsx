@@ -10,7 +10,6 @@ import { useSelector, useServices } from './services';
 export function EmptyChat(): JSX.Element {
   const { commands, controller, notebook, trans } = useServices();
   const seen = useSelector(state => state.seen);
-  const starters = useSelector(state => state.preferences.starters);
   const tour = useSelector(state => state.models?.provider === 'tour');
   return (
     <div className="tk-Start">
@@ -33,7 +32,7 @@ export function EmptyChat(): JSX.Element {
           </div>
         </>
       )}
-      {!tour && seen !== null && starters && (
+      {!tour && seen !== null && (
         <div className="tk-Start-buttons">
           {suggestedPrompts(notebook.promptSubjects, seen.notebook, trans).map(([text, about]) => (
             <Button key={text} onClick={() => void controller.ask(text, about)}>

@@ -9,7 +9,7 @@ import { problemText } from '../api/client';
 import type { Answer, ErrorInfo, PermissionInfo, Proposal, ProposalStep } from '../api/events';
 import { useAnswerGuard, usePress } from '../common/answerGuard';
 import { stepLines } from '../common/diff';
-import { shortName, visible } from '../common/visible';
+import { shortName } from '../common/shortName';
 import { CodeLines } from './CodeLines';
 import { Button, MenuButton } from './controls';
 import { useSelector, useServices } from './services';
@@ -267,14 +267,12 @@ function useTitle({ author, caller, effect, notebook, proposal }: PermissionInfo
   const isWrite = steps.length > 0 && steps.every(({ kind, runs }) => !runs && WRITES.has(kind));
   if (effect === 'EXECUTE' && !isWrite) {
     return notebook !== null
-      ? trans.__('Run this in %1?', visible(notebook))
+      ? trans.__('Run this in %1?', notebook)
       : kernel !== null
         ? trans.__('Run this in the kernel?')
         : trans.__('Let %1 run this on the server?', shortName(caller ?? author));
   }
-  return notebook === null
-    ? trans.__('Approve this call?')
-    : trans.__('Change %1?', visible(notebook));
+  return notebook === null ? trans.__('Approve this call?') : trans.__('Change %1?', notebook);
 }
 
 /**
@@ -330,9 +328,7 @@ function ProposalView({ proposal }: { proposal: Proposal }): JSX.Element {
   const isMixed = runs.size > 1;
   return (
     <>
-      {proposal.steps.length === 0 && (
-        <div className="tk-Step-title">{visible(proposal.title)}</div>
-      )}
+      {proposal.steps.length === 0 && <div className="tk-Step-title">{proposal.title}</div>}
       {proposal.steps.map((step, place) => (
         <Step key={place} step={step} notebook={proposal.notebook} marked={isMixed} />
       ))}
@@ -356,7 +352,7 @@ function Step({ step, notebook, marked }: IStepProps): JSX.Element {
       {step.title !== '' && (
         <div className="tk-Step-title">
           {step.runs && marked && <span className="tk-Step-runs">{trans.__('Runs')}</span>}
-          {visible(step.title)}
+          {step.title}
         </div>
       )}
       {lines.length > 0 && (
@@ -365,7 +361,7 @@ function Step({ step, notebook, marked }: IStepProps): JSX.Element {
       {lines.some(({ text }) => FROM_THE_RIGHT.test(text)) && (
         <div className="tk-Notice">
           {trans.__(
-            'Some letters are written from right to left: what is between them may be in another order than it looks.'
+            'Some letters run from right to left. The text between them may be in another order than it looks.'
           )}
         </div>
       )}

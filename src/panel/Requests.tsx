@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { PermissionInfo } from '../api/events';
-import { shortName } from '../common/visible';
+import { shortName } from '../common/shortName';
 import { isBusy } from '../state/chat';
 import { Question } from './Question';
 import { useChat, useSelector, useServices } from './services';

@@ -8,7 +8,6 @@ import type {
   ServerStatus,
   StandingInfo
 } from '../api/events';
-import { visible } from '../common/visible';
 import { Button } from './controls';
 import { Failure, problemOf } from './Problem';
 import { useSelector, useServices } from './services';
@@ -109,7 +108,9 @@ function Instructions({ path, close }: IInstructionsProps): JSX.Element {
       >
         {path}
       </button>
-      <div className="tk-Form-note">{trans.__('A chat reads it when its agent starts.')}</div>
+      <div className="tk-Form-note">
+        {trans.__('Chats read this file when their agent starts.')}
+      </div>
     </>
   );
 }
@@ -128,9 +129,9 @@ function Prompts({ prompts }: { prompts: readonly PromptInfo[] }): JSX.Element {
         <li key={name} className="tk-Form-row">
           <span className="tk-Form-grow">
             <code>
-              /{name} {visible(hint)}
+              /{name} {hint}
             </code>{' '}
-            {visible(description)}
+            {description}
           </span>
           {origin === 'user' ? (
             <span className="tk-Form-note">{trans.__('Yours')}</span>
@@ -165,7 +166,7 @@ function Servers({ servers }: { servers: ServersInfo }): JSX.Element {
         </div>
       )}
       <div className="tk-Form-note">
-        {trans.__('They are configured in %1, in the format of other MCP clients.', file)}
+        {trans.__('Servers are configured in %1, in the format of other MCP clients.', file)}
       </div>
     </>
   );
@@ -178,11 +179,11 @@ function Server({ server }: { server: ServerStatus }): JSX.Element {
     <li>
       <div className="tk-Form-row">
         <span className="tk-Form-grow">
-          {visible(name)} <span className="tk-Form-note">{visible(place)}</span>
+          {name} <span className="tk-Form-note">{place}</span>
         </span>
         <span className="tk-Form-note">{enabled ? trans.__('On') : trans.__('Off')}</span>
       </div>
-      {problem !== '' && <div className="tk-Form-error">{visible(problem)}</div>}
+      {problem !== '' && <div className="tk-Form-error">{problem}</div>}
     </li>
   );
 }
@@ -216,17 +217,13 @@ function Approval({ approval, onRemove }: IApprovalProps): JSX.Element {
   const { author, caller, effect, notebook, tool } = approval;
   const title = useSelector(({ chats }) => chats.find(({ id }) => id === caller)?.title);
   const what =
-    tool !== null
-      ? visible(tool)
-      : effect === 'EXECUTE'
-        ? trans.__('Run code')
-        : trans.__('Edit notebooks');
+    tool !== null ? tool : effect === 'EXECUTE' ? trans.__('Run code') : trans.__('Edit notebooks');
   const where =
     notebook !== null
-      ? trans.__('in %1, by all your chats and agents', visible(notebook))
+      ? trans.__('in %1, by all your chats and agents', notebook)
       : title !== undefined
         ? trans.__('in the chat “%1”', title)
-        : trans.__('by %1', visible(author));
+        : trans.__('by %1', author);
   return (
     <li className="tk-Form-row">
       <span className="tk-Form-grow">

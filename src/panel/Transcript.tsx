@@ -5,7 +5,7 @@ import { useRested } from '../common/rested';
 import { isActive } from '../state/app';
 import { isBusy, type ITurn } from '../state/chat';
 import { Fold } from './controls';
-import { useChat, useSelector, useServices } from './services';
+import { useChat, useServices } from './services';
 import { RestoredNote } from './TurnEnd';
 import { Problem } from './Problem';
 import { EmptyChat } from './EmptyChat';
@@ -26,7 +26,6 @@ interface IProps {
 /** The turns of a chat. The view scrolls with new content only while it is at the end. */
 export function Transcript({ chat, hidden }: IProps): JSX.Element {
   const { controller, trans } = useServices();
-  const preferences = useSelector(state => state.preferences);
   const turns = useChat(chat, ({ turns }) => turns);
   const loaded = useChat(chat, ({ loaded }) => loaded);
   const problem = useChat(chat, ({ problem }) => problem);
@@ -60,14 +59,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
           {turns.length === 0 && loaded && <EmptyChat />}
           {stretches(turns.slice(-shown)).flatMap(stretch => {
             const [first] = stretch;
-            const rendered = stretch.map(turn => (
-              <Turn
-                key={turn.id}
-                turn={turn}
-                chat={chat}
-                preferThinking={preferences.showThinking}
-              />
-            ));
+            const rendered = stretch.map(turn => <Turn key={turn.id} turn={turn} chat={chat} />);
             return first?.replaced === true ? (
               <Fragment key={first.id}>
                 <Fold

@@ -16,12 +16,10 @@ interface IProps {
   turn: ITurn;
   /** The chat's key in the store. */
   chat: string;
-  preferThinking: boolean;
 }
 
 /** A message with its answer. */
-export const Turn = memo(function Turn(props: IProps): JSX.Element {
-  const { turn, chat } = props;
+export const Turn = memo(function Turn({ turn, chat }: IProps): JSX.Element {
   const { controller, trans } = useServices();
   const continueText = trans.__('Continue.');
   const agent = useSelector(({ models }) => models?.agents?.[turn.model.replace(/:.*/, '')]);
@@ -60,7 +58,7 @@ export const Turn = memo(function Turn(props: IProps): JSX.Element {
       <div className="tk-Answer" hidden={waits(turn) || isUnsent(turn)}>
         <div className="tk-Who">{agent ?? trans.__('Claude')}</div>
         {turn.items.map((item, place) => (
-          <Part key={keyOf(item, place)} item={item} open={props.preferThinking} />
+          <Part key={keyOf(item, place)} item={item} />
         ))}
         {turn.todo.length > 0 && <TodoList items={turn.todo} />}
         {turn.end === null && <Doing turn={turn} />}
@@ -100,19 +98,14 @@ function NotebookChip({ notebook, cell }: { notebook: string; cell: string | nul
   );
 }
 
-interface IPartProps {
-  item: Item;
-  open: boolean;
-}
-
-function Part({ item, open }: IPartProps): JSX.Element {
+function Part({ item }: { item: Item }): JSX.Element {
   const { trans } = useServices();
   switch (item.kind) {
     case 'text':
       return <Markdown text={item.text} />;
     case 'thinking':
       return (
-        <details className="tk-Thinking" open={open}>
+        <details className="tk-Thinking">
           <summary>{trans.__('Thought')}</summary>
           <div className="tk-Thinking-text">{item.text}</div>
         </details>

@@ -184,22 +184,12 @@ function commands(trans: TranslationBundle): IOption[] {
     note,
     text
   });
-  const run = (name: string, note: string, command: string): IOption => ({
-    label: `/${name}`,
-    note,
-    text: '',
-    command
-  });
   return [
     ask('explain', trans.__('Explain the active cell'), trans.__('Explain this cell.')),
     ask('fix', trans.__('Fix the active cell'), trans.__('This cell fails. Fix it, then run it.')),
     ask('document', trans.__('Document the active cell'), trans.__('Document this cell.')),
     ask('optimize', trans.__('Optimize the active cell'), trans.__('Optimize this cell.')),
-    ask('plot', trans.__('Plot something'), trans.__('Plot ')),
-    run('new', trans.__('Start a new chat'), 'tk-ai:new-chat'),
-    run('history', trans.__('Show chat history'), 'tk-ai:history'),
-    run('connect', trans.__('Connect a model'), 'tk-ai:connect'),
-    run('stop', trans.__('Stop Claude'), 'tk-ai:stop')
+    ask('plot', trans.__('Plot something'), trans.__('Plot '))
   ];
 }
 
@@ -225,7 +215,7 @@ async function promptOptions(
 
 /** Return the arguments, the description and the origin of a prompt. */
 function noteOf({ hint, description, origin }: PromptInfo, trans: TranslationBundle): string {
-  const from = origin === 'user' ? trans.__('Your prompt') : trans.__('Project’s prompt');
+  const from = origin === 'user' ? trans.__('Your prompt') : trans.__('Project prompt');
   return [hint, description, from].filter(text => text !== '').join(' · ');
 }
 

@@ -1,10 +1,13 @@
 import { Notification } from '@jupyterlab/apputils';
 
 import type { IHappened } from '../chat/service';
-import { shortName } from '../common/visible';
+import { shortName } from '../common/shortName';
 import type { IPreferences } from '../state/preferences';
 import type { IPanelServices } from './panelServices';
 import type { PanelManager } from './panelManager';
+
+/** Seconds of an answer after which its end is notified. */
+const LONG = 30;
 
 /** Notify the person of pending approvals and long answers that are done, if they do not see the chat. */
 export function notify(
@@ -73,7 +76,7 @@ export function notify(
     } else if (event.kind === 'done') {
       const start = began.get(event.turn) ?? event.time;
       began.delete(event.turn);
-      if (event.time - start > preferences().notifyAfter) {
+      if (event.time - start > LONG) {
         notifyIfUnseen(
           event.end === 'failed'
             ? trans.__('Claude could not continue.')

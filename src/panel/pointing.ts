@@ -20,8 +20,6 @@ export interface IOption {
   /** The text that replaces the word. */
   text: string;
   attached?: IAttached;
-  /** A command of the panel that is run immediately. */
-  command?: string;
 }
 
 /** The part of a file editor that is read here. */

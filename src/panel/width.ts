@@ -7,23 +7,7 @@ const WIDE = 400;
 /** The panel's maximum share of the width, to leave room for the notebook. */
 const SHARE = 0.35;
 
-/**
- * Return the relative sizes of a split panel once a part is wide enough for a diff.
- *
- * @param sizes - The relative sizes.
- * @param panel - The index of the part. What it gains, the widest part loses.
- * @param total - The width of all parts in pixels.
- */
-export function widened(sizes: readonly number[], panel: number, total: number): number[] {
-  const share = Math.min(WIDE / total, SHARE);
-  const gain = share - (sizes[panel] ?? share);
-  const widest = sizes.indexOf(Math.max(...sizes));
-  return gain <= 0 || widest === panel
-    ? [...sizes]
-    : sizes.map((size, place) => (place === panel ? share : place === widest ? size - gain : size));
-}
-
-/** Widen a panel in a sidebar for diffs, if it has its minimum width. */
+/** Widen a panel in a sidebar for diffs, if it has its minimum width. The widest part loses that. */
 export function widen(panel: Widget): void {
   let sidebar = panel;
   while (sidebar.parent !== null && !(sidebar.parent instanceof SplitPanel)) {
@@ -31,8 +15,16 @@ export function widen(panel: Widget): void {
   }
   const split = sidebar.parent;
   const { offsetWidth: width } = panel.node;
-  if (split !== null && width > 0 && width <= NARROW) {
-    const sizes = split.relativeSizes();
-    split.setRelativeSizes(widened(sizes, split.widgets.indexOf(sidebar), split.node.offsetWidth));
+  if (split === null || width === 0 || width > NARROW) {
+    return;
+  }
+  const sizes = split.relativeSizes();
+  const place = split.widgets.indexOf(sidebar);
+  const widest = sizes.indexOf(Math.max(...sizes));
+  const share = Math.min(WIDE / split.node.offsetWidth, SHARE);
+  const gain = share - (sizes[place] ?? share);
+  if (gain > 0 && widest !== place) {
+    const lost = sizes.with(widest, (sizes[widest] ?? 0) - gain);
+    split.setRelativeSizes(lost.with(place, share));
   }
 }

@@ -6,10 +6,7 @@ export interface IPreferences {
   model: string;
   sendWith: 'Enter' | 'Accel Enter';
   activeCell: boolean;
-  starters: boolean;
-  showThinking: boolean;
   notify: boolean;
-  notifyAfter: number;
 }
 
 export const DEFAULTS: IPreferences = {
@@ -17,8 +14,5 @@ export const DEFAULTS: IPreferences = {
   model: '',
   sendWith: 'Enter',
   activeCell: true,
-  starters: true,
-  showThinking: false,
-  notify: true,
-  notifyAfter: 30
+  notify: true
 };

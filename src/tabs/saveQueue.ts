@@ -73,7 +73,7 @@ export class SaveQueue {
       save: () => (this._isAsking ? own.save() : this._queue(() => this._saveForPerson())),
       revert: () => (this._isAsking ? own.revert() : this._queue(own.revert)),
       load: content => this._load(content as Content, own.load),
-      showError: async (...args) => (this._hidesDialogs ? undefined : own.showError(...args)),
+      showError: async (...args) => (this._isForAgent ? undefined : own.showError(...args)),
       askConflict: (...args) => this._askConflict(() => own.askConflict(...args))
     }));
   }
@@ -157,9 +157,7 @@ export class SaveQueue {
         cell => cell.trusted && cell.type === 'code' && (cell as ICodeCellModel).outputs.length > 0
       );
       if (this._hash !== null && isTrusted && !this._context.isDisposed) {
-        this._queueForAgent(() => this._withoutDialogs(() => this._saveForPerson())).catch(
-          () => undefined
-        );
+        this._queueForAgent(() => this._saveQuietly()).catch(() => undefined);
       }
     }, SIGN);
   }
@@ -169,8 +167,7 @@ export class SaveQueue {
       return;
     }
     try {
-      await this._takeFile();
-      await this._withoutDialogs(() => this._saveAll());
+      await this._saveQuietly();
     } catch (error) {
       if (error instanceof Refusal) {
         throw error;
@@ -178,6 +175,12 @@ export class SaveQueue {
       const { message, response } = error as { message?: string; response?: Response };
       throw new Refusal('save_failed', message ?? String(error), response?.status ?? 0);
     }
+  }
+
+  /** Save, and fail where JupyterLab would ask. */
+  private async _saveQuietly(): Promise<void> {
+    await this._takeFile();
+    await this._withoutDialogs(() => this._saveAll());
   }
 
   /**
@@ -194,8 +197,7 @@ export class SaveQueue {
   private async _takeFile(): Promise<void> {
     // JupyterLab compares the file with what it has read or saved itself.
     if (this._hash !== null || (await this._isOutdated())) {
-      this._isTaking = true;
-      await this._withoutDialogs(this._own.revert).finally(() => (this._isTaking = false));
+      await this._withoutDialogs(this._own.revert);
     }
   }
 
@@ -216,7 +218,7 @@ export class SaveQueue {
    * person to choose.
    */
   private _load(file: Content, load: (file: Content) => void): void {
-    if (this._isTaking) {
+    if (this._isForAgent) {
       // The file may be from a save whose response was lost.
       const [before, sent] = [this._file?.content ?? null, this._unconfirmed?.content];
       const base = sent ? baseAfter(before ?? { ...sent, cells: [] }, sent, file) : before;
@@ -224,7 +226,7 @@ export class SaveQueue {
     } else {
       load(file);
     }
-    const isMerged = this._isTaking && this._context.model.dirty;
+    const isMerged = this._isForAgent && this._context.model.dirty;
     const keys = file.cells.map(cell => cell['id'] as string);
     this._confirm(isMerged ? { content: file, version: -1, keys } : this._open.state(file));
   }
@@ -268,13 +270,13 @@ export class SaveQueue {
 
   /** Suppress JupyterLab's dialogs: the agent gets an error, and the person is not asked. */
   private async _withoutDialogs(work: () => Promise<void>): Promise<void> {
-    this._hidesDialogs = true;
-    await work().finally(() => (this._hidesDialogs = false));
+    this._isForAgent = true;
+    await work().finally(() => (this._isForAgent = false));
   }
 
   /** Open JupyterLab's dialog on a conflict. Meanwhile agents are refused. */
   private async _askConflict(ask: () => Promise<unknown>): Promise<unknown> {
-    if (this._hidesDialogs) {
+    if (this._isForAgent) {
       throw changed();
     }
     this._isAsking = true;
@@ -326,9 +328,8 @@ export class SaveQueue {
   private _held: PromiseDelegate<void> | null = null;
   private _signing: number | null = null;
   private _isAsking = false;
-  /** Whether the file is merged. */
-  private _isTaking = false;
-  private _hidesDialogs = false;
+  /** Whether dialogs are hidden, and what is read from the file is merged. */
+  private _isForAgent = false;
 }
 
 function changed(): Refusal {

@@ -8,6 +8,7 @@ from playwright.async_api import Locator, expect
 from tests.browser.agents import Open
 from tests.browser.axe import violations
 from tests.browser.lab import Lab, write_notebook
+from tests.browser.pictures import picture
 from tests.support.scripted_model import (
     OVERLOADED,
     Answer,
@@ -16,17 +17,26 @@ from tests.support.scripted_model import (
     ToolUse,
 )
 
+PLAN = """I would add a cell.
+
+1. Read `sales.csv` with the right separator.
+2. Add a cell with the total of each region.
+3. Plot the totals, and run both cells.
+"""
+
 
 async def test_axe_finds_nothing_wrong_in_a_plan_an_edited_and_a_waiting_message(
     lab: Lab, model: ScriptedModel
 ) -> None:
     held = Held(Answer.of("One, two, three, four."), after=3)
-    model.add(Answer.of("I would add a cell."), Answer.of("Noted."), held, Answer.of("Next."))
+    model.add(Answer.of(PLAN), Answer.of("Noted."), held, Answer.of("Next."))
     await lab.open()
     await lab.show_panel()
     goes = lab.panel.get_by_role("group", name="Included in the message")
     await lab.mode.select_option("plan")
     await lab.say("What would you do?")
+    await expect(lab.log.get_by_role("button", name="Change the plan…")).to_be_visible()
+    await picture(lab.page, "plan", lab.panel)
     await lab.log.get_by_role("button", name="Change the plan…").click()
     await expect(goes).to_contain_text("Changes to the plan")
     assert await violations(lab.page, ".tk-Chat") == []

@@ -13,7 +13,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import source_hash
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.proposals import Proposal
+from tk_ai_extension.model.proposals import Proposal, visible
 from tk_ai_extension.notebooks.notebook import Notebook
 
 Effect = Literal["READ", "WRITE", "EXECUTE"]
@@ -93,17 +93,17 @@ class PermissionRequest:
         return (*answers, "deny")
 
     def as_dict(self) -> Json:
-        """Return the request as JSON, for clients that show it to a person."""
+        """Return the request as JSON for a person, with hidden characters written out."""
         return {
             "id": self.id,
-            "author": self.caller.author,
+            "author": visible(self.caller.author),
             # A caller without a name is identified by its key.
-            "caller": None if self.caller.name else self.caller.key,
+            "caller": None if self.caller.name else self.caller.key and visible(self.caller.key),
             "chat": self.caller.key if self.caller.interface == "chat" else None,
             "interface": self.caller.interface,
             "tool": self.tool,
             "effect": self.effect,
-            "notebook": self.notebook,
+            "notebook": self.notebook and visible(self.notebook),
             "proposal": self.proposal.as_dict(),
             "preview": self.preview,
             "answers": list(self.answers),
