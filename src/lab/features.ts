@@ -5,9 +5,7 @@ export type Feature =
   /** Trust in a cell can be withdrawn without writing its outputs again. */
   | 'trust'
   /** Agents read and change notebooks in open tabs. */
-  | 'tabs'
-  /** Controls have their place in a cell. */
-  | 'controls';
+  | 'tabs';
 
 const results = new Map<Feature, boolean>();
 const failed = new Signal<object, Feature>(results);

@@ -4,7 +4,7 @@ import type { Cell, CellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { MimeData } from '@lumino/coreutils';
 import type { PanelLayout, Widget } from '@lumino/widgets';
 
-import { report, works } from './features';
+import { works } from './features';
 
 /** The private member of a cell and its outputs with their trust. */
 const TRUSTED = '_trusted';
@@ -40,7 +40,6 @@ const INPUT = 'jp-Cell-inputWrapper';
 export function insertIntoCell(cell: Cell, widget: Widget, place: 'below-input' | 'end'): void {
   const layout = cell.layout as PanelLayout;
   const input = layout.widgets.findIndex(each => each.hasClass(INPUT));
-  report('controls', input >= 0);
   // The last one is the cell's footer.
   const end = layout.widgets.length - 1;
   layout.insertWidget(input < 0 ? end + 1 : place === 'end' ? end : input + 1, widget);

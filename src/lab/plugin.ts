@@ -1,6 +1,5 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 
 import { type Feature, onSwitchedOff, switchedOff } from './features';
@@ -12,13 +11,8 @@ const selfTest: JupyterFrontEndPlugin<void> = {
   description:
     'Switches off features that do not work in this JupyterLab, and shows a notification.',
   autoStart: true,
-  requires: [IRenderMimeRegistry],
   optional: [ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    rendermime: IRenderMimeRegistry,
-    translator: ITranslator | null
-  ): void => {
+  activate: (app: JupyterFrontEnd, translator: ITranslator | null): void => {
     const trans = (translator ?? nullTranslator).load('tk-ai-extension');
     const where = trans.__('Claude’s extension in %1 %2:', app.name, app.version);
     const notify = (feature: Feature): void => {
@@ -28,7 +22,7 @@ const selfTest: JupyterFrontEndPlugin<void> = {
       Notification.warning(message, { autoClose: false });
     };
     void app.restored.then(async () => {
-      await runSelfTest(app, rendermime);
+      await runSelfTest(app);
       switchedOff().forEach(notify);
       onSwitchedOff(notify);
     });
@@ -42,8 +36,6 @@ function fallback(feature: Feature, trans: TranslationBundle): string {
       return trans.__('The outputs of a trusted cell are rendered again when an agent runs it.');
     case 'tabs':
       return trans.__('Agents edit notebook files, not open tabs.');
-    case 'controls':
-      return trans.__('Marks and buttons are at the end of a cell.');
   }
 }
 

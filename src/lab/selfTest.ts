@@ -3,14 +3,12 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import { Context, type DocumentRegistry } from '@jupyterlab/docregistry';
-import type { INotebookModel, NotebookWidgetFactory } from '@jupyterlab/notebook';
-import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import type { INotebookModel } from '@jupyterlab/notebook';
 import type { Contents, ServiceManager } from '@jupyterlab/services';
-import { Widget } from '@lumino/widgets';
 
 import { hasMethods, noteWritten, replaceMethods } from './context';
 import { type Feature, report, switchedOff } from './features';
-import { insertIntoCell, withdrawTrust } from './internals';
+import { withdrawTrust } from './internals';
 
 /** Maximum milliseconds of a check, most of which JupyterLab needs to load modules. */
 const LONGEST = 20_000;
@@ -19,12 +17,9 @@ type Factory = DocumentRegistry.IModelFactory<INotebookModel>;
 
 /** Run all checks. One that throws or times out has failed. */
 export async function runSelfTest(
-  app: Pick<JupyterFrontEnd, 'docRegistry' | 'name' | 'serviceManager' | 'version'>,
-  rendermime: IRenderMimeRegistry
+  app: Pick<JupyterFrontEnd, 'docRegistry' | 'name' | 'serviceManager' | 'version'>
 ): Promise<void> {
-  const registry = app.docRegistry;
-  const factory = registry.getModelFactory('notebook') as Factory | undefined;
-  const widgets = registry.getWidgetFactory('Notebook') as NotebookWidgetFactory | undefined;
+  const factory = app.docRegistry.getModelFactory('notebook') as Factory | undefined;
   const attempt = async (feature: Feature, check: () => Promise<boolean>): Promise<void> => {
     try {
       report(feature, await Promise.race([check(), late()]));
@@ -38,11 +33,6 @@ export async function runSelfTest(
   if (factory !== undefined) {
     await attempt('trust', () => Promise.resolve(canWithdrawTrust(factory.createNew())));
     await attempt('tabs', () => replacesMethods(app.serviceManager, factory));
-    if (widgets !== undefined) {
-      await attempt('controls', () =>
-        Promise.resolve(hasPlaces(factory.createNew(), widgets, rendermime))
-      );
-    }
   }
   const { duration } = performance.measure('tk-ai-extension:self-test', { start: began });
   // eslint-disable-next-line no-console
@@ -78,36 +68,6 @@ function canWithdrawTrust(model: INotebookModel): boolean {
   } finally {
     model.dispose();
   }
-}
-
-/** Return whether a widget gets its places in a cell, which is rendered outside of the page. */
-function hasPlaces(
-  model: INotebookModel,
-  { contentFactory }: NotebookWidgetFactory,
-  rendermime: IRenderMimeRegistry
-): boolean {
-  model.sharedModel.insertCell(0, { cell_type: 'code', source: '' });
-  const cell = contentFactory.createCodeCell({
-    model: model.cells.get(0) as ICodeCellModel,
-    contentFactory,
-    rendermime,
-    placeholder: false
-  });
-  const [below, last] = [new Widget(), new Widget()];
-  insertIntoCell(cell, below, 'below-input');
-  insertIntoCell(cell, last, 'end');
-  const parts = [...cell.node.children];
-  const editor = parts.findIndex(part => part.contains(cell.editor?.host ?? null));
-  // The editor loads its language asynchronously, and throws if it is disposed by then.
-  setTimeout(() => {
-    cell.dispose();
-    model.dispose();
-  });
-  return (
-    editor >= 0 &&
-    parts.indexOf(below.node) === editor + 1 &&
-    parts.indexOf(last.node) === parts.length - 2
-  );
 }
 
 const never = new Promise<never>(() => undefined);
