@@ -104,7 +104,7 @@ describe('a prompt in a cell', () => {
     fireEvent.click(screen.getByRole('button', { name: 'Accept' }));
     expect(shared.source).toBe('y');
     expect(onClose).not.toHaveBeenCalled();
-    expect(screen.getByRole('alert').textContent).toContain('nothing was written');
+    expect(screen.getByRole('alert').textContent).toContain('Nothing was written');
     expect(box().value).toBe('Add one');
     press('Enter');
     expect(asked[1]?.about).toEqual({ prompt: 'Add one', source: 'y', earlier: [] });

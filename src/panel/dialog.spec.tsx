@@ -49,6 +49,14 @@ test('a dialog has the focus as soon as it is shown, and Escape closes it', asyn
   expect(screen.queryByRole('dialog', { hidden: true })).toBeNull();
 });
 
+test('Tab at the last button goes to the first element, which came after the dialog', async () => {
+  const { closed } = await show();
+  fireEvent.keyDown(document.activeElement ?? document.body, { key: 'Tab' });
+  expect(document.activeElement).toBe(screen.getByLabelText('Field'));
+  fireEvent.keyDown(document.activeElement ?? document.body, { key: 'Escape' });
+  await closed;
+});
+
 test('the focus stays where the person has put it when the page is idle', async () => {
   const { closed, idle } = await show();
   const field = screen.getByLabelText('Field');

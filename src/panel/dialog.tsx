@@ -23,6 +23,9 @@ class Body extends ReactWidget {
   }
 }
 
+/** Where Tab stops. */
+const STOPS = 'button, input, select, textarea, a[href], [tabindex="0"]';
+
 /** A dialog whose content handles Enter itself: it submits a form, or presses its buttons. */
 class ContentDialog extends Dialog<unknown> {
   constructor(
@@ -30,14 +33,24 @@ class ContentDialog extends Dialog<unknown> {
     private readonly _content: Node
   ) {
     super(options);
-    keepKeyboard(this.node, () => [...this.node.querySelectorAll('button')].at(-1) ?? null);
+    keepKeyboard(this.node, () => this._last);
   }
 
   override handleEvent(event: Event): void {
-    const isEnter = event.type === 'keydown' && (event as KeyboardEvent).key === 'Enter';
-    if (!isEnter || !this._content.contains(event.target as Node)) {
+    const { key, shiftKey } = event as KeyboardEvent;
+    const pressed = event.type === 'keydown' ? key : '';
+    if (pressed === 'Tab' && !shiftKey && event.target === this._last) {
+      // JupyterLab goes to what was the first element when the content was loading.
+      event.preventDefault();
+      event.stopPropagation();
+      this.node.querySelector<HTMLElement>(STOPS)?.focus();
+    } else if (pressed !== 'Enter' || !this._content.contains(event.target as Node)) {
       super.handleEvent(event);
     }
+  }
+
+  private get _last(): HTMLElement | null {
+    return [...this.node.querySelectorAll('button')].at(-1) ?? null;
   }
 
   protected override onAfterAttach(msg: Message): void {

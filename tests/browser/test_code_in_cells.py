@@ -147,7 +147,7 @@ async def test_what_changed_since_a_proposal_stays(open_lab: OpenLab, model: Scr
     await expect(prompt.get_by_role("status")).to_contain_text("Nothing is changed yet")
     await page.evaluate(WRITE, [1, ".head()"])
     await keys.press("Control+Enter")
-    await expect(prompt.get_by_role("alert")).to_contain_text("nothing was written")
+    await expect(prompt.get_by_role("alert")).to_contain_text("Nothing was written")
     assert (await page.evaluate(SOURCES))[1] == "sales.head()"
     await keys.press("Escape")
     # It began in command mode, and ends there.

@@ -131,10 +131,8 @@ async def test_focus_stays_in_a_review_while_more_changes_arrive(lab: Lab) -> No
     keep = seen.review(2).get_by_role("button", name="Keep", exact=True)
     await keep.focus()
     await agent.changes("sums0000", "total = 'admin\u202e'")
-    await expect(seen.review(2)).to_contain_text("Changed 2 times")
+    await expect(seen.review(2)).to_contain_text("total = 'admin•'")
     await expect(keep).to_be_focused()
-    # What would hide is written out before anybody keeps it.
-    await expect(seen.review(2)).to_contain_text("total = 'admin⟨U+202E⟩'")
     await page.keyboard.press("Enter")
     await expect(seen.marks).to_have_count(0)
 
@@ -149,7 +147,7 @@ async def test_one_cell_is_taken_back_and_then_all_the_others(open_lab: OpenLab)
     await expect(seen.marks).to_have_count(3)
 
     await seen.mark(2).click()
-    await expect(seen.review(2)).to_contain_text("Changed 2 times")
+    await expect(seen.review(2)).to_contain_text("total = 5")
     await seen.review(2).get_by_role("button", name="Undo", exact=True).click()
     await expect(seen.marks).to_have_count(2)
     await expect(seen.cells.nth(2)).to_contain_text("total = sum(data)")

@@ -106,14 +106,14 @@ async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
     await seen.review(0).get_by_role("button", name="Keep", exact=True).click()
     await expect(changes).to_contain_text("1 cell changed")
     await changes.get_by_role("button", name="Undo", exact=True).click()
-    await expect(changes).to_contain_text("1 kept, 1 undone")
+    await expect(changes).to_contain_text("1 cell undone.")
     await expect(seen.marks).to_have_count(0)
     assert sources() == ["a = 3", "b = 2"]
 
     await lab.page.reload()
     await lab.ready()
     await lab.command("tk-ai:show-panel")
-    await expect(changes).to_contain_text("undone")
+    await expect(changes).to_contain_text("Kept")
     await expect(changes.get_by_role("button", name="Undo", exact=True)).to_have_count(0)
 
 
