@@ -58,8 +58,8 @@ async def test_the_changes_of_a_stopped_call_are_reported(
     assert answer["structured"]["error"]["code"] == "stopped"
     (change,) = of_kind(events, "cell_change")
     assert (change["call"], change["action"]) == (answer["call"], "insert")
-    standing = await echoing.chats.standing(USER, begun.chat)
-    assert [(each.entry, each.cells) for each in standing] == [(change["entry"], (change["cell"],))]
+    net = await echoing.chats.net(USER, begun.chat, begun.turn)
+    assert [(each.entries, each.cell) for each in net] == [([change["entry"]], change["cell"])]
 
 
 async def test_at_a_permission_prompt_the_question_is_withdrawn(
