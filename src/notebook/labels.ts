@@ -23,6 +23,9 @@ export function markText(mark: NetChange, trans: TranslationBundle): string {
 
 /** Return the accessible name of a mark. */
 export function markLabel(mark: NetChange, trans: TranslationBundle): string {
+  if (mark.entries.length === 0) {
+    return trans.__('%1 shows this cell. Remove this mark.', mark.author);
+  }
   return trans.__('Changed by %1, %2. Show what changed.', mark.author, ago(mark.time, 'long'));
 }
 

@@ -67,9 +67,13 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
   };
 
   const message = failed && problem ? problem.hint : note;
+  const menu = <MenuButton icon={ellipsesIcon} label={trans.__('More')} items={items} />;
+  if (cells.length === 0 && message === '') {
+    return <div className="tk-Changes-bar tk-mod-quiet">{menu}</div>;
+  }
   return (
     <div className="tk-Changes" role="group" aria-label={trans.__('Changes')} tabIndex={-1}>
-      <div className={cells.length === 0 ? 'tk-Changes-bar tk-mod-quiet' : 'tk-Changes-bar'}>
+      <div className="tk-Changes-bar">
         {cells.length > 0 && (
           <span className="tk-Changes-title">
             {trans._n('%1 cell changed', '%1 cells changed', open.length || cells.length)}
@@ -84,7 +88,7 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
         {open.length === 0 && cells.length > 0 && (
           <span className="tk-Changes-kept">{trans.__('Kept')}</span>
         )}
-        <MenuButton icon={ellipsesIcon} label={trans.__('More')} items={items} />
+        {menu}
       </div>
       {message !== '' && (
         <div className="tk-Notice" role="status">

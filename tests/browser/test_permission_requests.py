@@ -249,8 +249,8 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
         await agent("insert_cell", notebook=NAME, source=f"# \u202e}} \u2066if admin\n{whole}")
         question = lab.panel.get_by_role("region", name="Approvals")
         await expect(question).to_contain_text(f"Change {NAME}?")
-        who = "<img src=x onerror='window.pwned = 1'> ⟨U+202E⟩Claude"
-        await expect(question.locator(".tk-Question-who")).to_have_text(f"{who} 2.1 · MCP")
+        who = "<img src=x onerror='window.pwned = 1'>⟨U+000A⟩⟨U+202E⟩Claud…"
+        await expect(question.locator(".tk-Question-who")).to_have_text(f"{who} · MCP")
         for line in whole.splitlines()[:10]:
             await expect(question).to_contain_text(line)
         await expect(question).to_contain_text("# ⟨U+202E⟩} ⟨U+2066⟩if admin")
