@@ -15,7 +15,7 @@ from tests.agent.conftest import USER, Talk, of_kind, talk_with, until
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoBackend
 from tk_ai_extension.model.agent_errors import ChatElsewhere
-from tk_ai_extension.workspace.journal import process_of
+from tk_ai_extension.workspace.database import process_of
 
 pytestmark = pytest.mark.proves("chat:one-end")
 

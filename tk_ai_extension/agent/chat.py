@@ -193,6 +193,7 @@ class LiveChat:
             mode=request.mode,
             name=services.agent_of(message.model).name,
             turn=turn_id,
+            model=message.model,
         )
         turn = Turn(turn_id, message, caller, services.workspace, services.registry, self.log)
         turn.publish(

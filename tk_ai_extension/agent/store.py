@@ -27,8 +27,7 @@ from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.paths import DELETED
-from tk_ai_extension.workspace.database import Database
-from tk_ai_extension.workspace.journal import is_alive, process_of
+from tk_ai_extension.workspace.database import Database, is_alive, process_of
 
 logger = logging.getLogger(__name__)
 

@@ -286,6 +286,8 @@ class Turn:
         if effect != "READ":
             summary = f"{action.tool}: {action.proposal.title}"
             await workspace.journal.record(self.caller, notebook, action.tool, summary, kind="run")
+        if effect == "EXECUTE":
+            workspace.journal.emit("run", self.caller, notebook, action.tool, "started")
 
     async def _record_edits(self, call: str) -> None:
         """Record what an action of the agent's own has changed in files, so that it can be undone."""

@@ -251,7 +251,7 @@ def _lab(session: Session, args: argparse.Namespace) -> int:
     return session.show(f"JupyterLab: {url}", {"url": url})
 
 
-# -- run and verify whole notebooks
+# -- run, verify and blame whole notebooks
 
 _OF_FILES = ("output", "parameter", "parameters_file", "kernel", "allow_errors")
 """Options of `nb run` for whole notebooks alone."""
@@ -364,6 +364,26 @@ def _verify(session: Session, args: argparse.Namespace) -> int:
         name = answer["result"]["execution_id"]
         write_err(session.call(server, "nb:store_outputs", execution_id=name)["text"])
     return session.finish(answer)
+
+
+def _configure_blame(parser: Parser) -> None:
+    add_notebook(parser)
+    parser.add_argument("cell", nargs="?", help="id or index of a cell (default: all cells)")
+
+
+@command(
+    "blame",
+    "Show who changed each cell last, and who ran it (calls of tools, not a person's typing).",
+    "nb blame analysis.ipynb",
+    "nb blame analysis.ipynb 318a",
+    configure=_configure_blame,
+    group="Read",
+)
+def _blame(session: Session, args: argparse.Namespace) -> int:
+    server = session.server(session.path(args.notebook), changes=False)
+    arguments = notebook_argument(session, server, args.notebook)
+    cell = {} if args.cell is None else {"cell": args.cell}
+    return session.finish(session.call(server, "nb:blame", **arguments, **cell))
 
 
 # -- approve

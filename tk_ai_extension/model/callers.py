@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +37,7 @@ class Caller:
         mode: The permission mode.
         name: The author of a change as people see it, for example ``claude-code 2.1``.
         turn: The id of the chat's turn. The changes of a turn are undone together.
+        model: The model that answers in a chat; empty if it is not known.
     """
 
     user: str
@@ -44,6 +46,7 @@ class Caller:
     mode: Mode = "auto"
     name: str = ""
     turn: str | None = None
+    model: str = ""
 
     @property
     def author(self) -> str:
@@ -62,6 +65,10 @@ class Caller:
     def identity(self) -> str:
         """One string for user, interface and key; equal only for calls of one session."""
         return f"{self.user}\x1f{self.session or self.interface}"
+
+
+EmitEvent = Callable[[Literal["edit", "run", "approval"], Caller, str, str, str], None]
+"""Emits an event: what happened, the caller, the path (empty for none), the tool, the outcome."""
 
 
 MAX_KEY = 200

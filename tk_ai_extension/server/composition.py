@@ -21,7 +21,7 @@ from tk_ai_extension.notebooks.contents import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.live import NotebookRouter
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.server.files import ContentsFiles
-from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents
+from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents, emit_event
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import Files, FolderFiles
 from tk_ai_extension.workspace.journal import Journal
@@ -118,6 +118,7 @@ def build_components(
         ),
         limits=Limits(app.answer_budget, app.max_source, app.max_wait),
     )
+    workspace.journal.emit = workspace.policy.emit = partial(emit_event, managers.server)
     backends = {"documents": store.backend, "executor": kernels.backend}
     claude = ClaudeModels(
         ProviderSettings(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.code import CodeAssistant
     from tk_ai_extension.agent.store import ChatStore
     from tk_ai_extension.mcp.http import McpHttp
+    from tk_ai_extension.model.callers import Caller
     from tk_ai_extension.server.project import ProjectServices
     from tk_ai_extension.server.settings import ExtensionSettings
     from tk_ai_extension.tools.registry import Registry
@@ -60,6 +61,9 @@ NAME = "tk_ai_extension"
 
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 """The schema of the events that Jupyter's contents managers emit."""
+
+EVENTS = "https://events.jupyter.org/tk_ai_extension/activity/v1"
+"""The schema of the extension's events (`events.yaml`)."""
 
 CHATS = "chats.sqlite"
 """The file of the chats in `ServerComponents.state`."""
@@ -604,6 +608,15 @@ class ServerActivity:
         for kernel_id in await self._kernels_in_use():
             with suppress(KeyError):  # it has since been shut down
                 self._manager.get_kernel(kernel_id).last_activity = utcnow()
+
+
+def emit_event(server: Any, kind: str, caller: Caller, *about: str) -> None:
+    """Emit a Jupyter event, as `events.yaml` describes it; Jupyter drops it if nobody listens."""
+    who = {"user": caller.user, "interface": caller.interface, "name": caller.author}
+    if caller.turn is not None:
+        who |= {"turn": caller.turn, "model": caller.model}
+    event = dict(zip(("path", "tool", "status"), about, strict=True))
+    server.event_logger.emit(schema_id=EVENTS, data={"kind": kind, "caller": who, **event})
 
 
 class PathEvents:

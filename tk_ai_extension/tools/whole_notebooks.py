@@ -1,12 +1,13 @@
-"""Tools of `nb run NOTEBOOK` and `nb verify --update`. No toolset has them."""
+"""Tools of `nb run NOTEBOOK`, `nb verify --update` and `nb blame`. No toolset has them."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.cell_tags import runnable
@@ -19,7 +20,7 @@ from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.changes import cell_step
 from tk_ai_extension.tools.default.verification import verify_notebook
-from tk_ai_extension.tools.parameters import CellTimeout, Wait
+from tk_ai_extension.tools.parameters import CellTimeout, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow, steps_of
 from tk_ai_extension.verification.comparing import is_error
@@ -293,5 +294,62 @@ def _counted(outputs: tuple[Json, ...], count: int | None) -> tuple[Json, ...]:
     )
 
 
-TOOLS = (run_notebook, verify_notebook, store_outputs)
+class Blamed(BaseModel):
+    """The last change of a cell's source, or its last run."""
+
+    index: int = 0
+    cell: str = ""
+    kind: str
+    time: float
+    """In seconds since the epoch."""
+    author: str
+    user: str
+    tool: str
+    turn: str | None
+    model: str
+    edited_since: bool = False
+    """Whether the source was edited by hand after the change."""
+
+
+class Blame(Result):
+    """Who changed and ran the cells of a notebook last."""
+
+    notebook: str
+    cells: list[Blamed]
+
+    def as_text(self) -> str:
+        """Return a line for each change and run."""
+        lines: list[str] = []
+        for each in self.cells:
+            time = datetime.fromtimestamp(each.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            model = f" ({each.model})" if each.model else ""
+            user = f" for {each.user}" if each.author != each.user else ""
+            turn = f", turn {each.turn}" if each.turn else ""
+            since = "; edited by hand since" if each.edited_since else ""
+            who = f"{each.author}{model}{user}, {each.tool}{turn}{since}"
+            lines.append(f"{each.index} @{each.cell} {each.kind} {time} by {who}")
+        return "\n".join(lines) or f"{self.notebook} has no recorded history."
+
+
+@tool("READ")
+async def blame(
+    context: ToolContext, cell: MaybeAddress = None, notebook: Notebook = None
+) -> Blame:
+    """Show who changed each cell last, and who ran it (calls of tools, not a person's typing)."""
+    workspace, caller = context.workspace, context.caller
+    document = await workspace.store.open(workspace.path(caller, notebook, tool="nb blame"))
+    snapshot = await document.read()
+    found = await workspace.journal.blame(document.path, caller.user)
+    result = Blame(notebook=document.path, cells=[])
+    for each in snapshot.cells if cell is None else (snapshot.cell(cell),):
+        for entry in found.get(each.key, ()):
+            after = entry.changes[-1].after if entry.changes else None
+            blamed = Blamed.model_validate(entry, from_attributes=True)
+            blamed.index, blamed.cell = snapshot.index(each), snapshot.short_key(each)
+            blamed.edited_since = after is not None and after.source != each.source
+            result.cells.append(blamed)
+    return result
+
+
+TOOLS = (run_notebook, verify_notebook, store_outputs, blame)
 """The tools; some have names of those for agents."""

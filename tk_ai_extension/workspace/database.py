@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import socket
 import sqlite3
 import time
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
+
+import psutil
 
 from tk_ai_extension.model.errors import DiskFull, ReadOnly, SaveFailed, StateUnavailable, ToolError
 from tk_ai_extension.model.private_files import make_private
@@ -33,6 +36,9 @@ KINDS: dict[int, type[ToolError]] = {
     sqlite3.SQLITE_READONLY: ReadOnly,
     sqlite3.SQLITE_CANTOPEN: StateUnavailable,
 }
+
+CLOCK_TOLERANCE = 2.0
+"""Seconds by which a process's start time may differ, because the system's clock may be adjusted."""
 
 
 class Database:
@@ -160,3 +166,31 @@ def _settle(outcome: asyncio.Future[T], done: Future[T]) -> None:
         outcome.set_exception(error)
     else:
         outcome.set_result(done.result())
+
+
+def process_of(pid: int) -> str:
+    """Return the name of a running process for `is_alive`."""
+    return f"{socket.gethostname()}:{pid}:{psutil.Process(pid).create_time()}"
+
+
+def is_alive(owner: str) -> bool:
+    """Return whether a process is alive on this host.
+
+    Those of another host count as ended: a container has another name after each start. The start
+    time is compared because a pid is reused, for example after a restart of the host.
+
+    Args:
+        owner: The process as ``host:pid:start``, with the start in seconds since the epoch.
+    """
+    host, pid, started = owner.rsplit(":", 2)
+    if host != socket.gethostname():
+        return False
+    try:
+        process = psutil.Process(int(pid))
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return abs(process.create_time() - float(started)) <= CLOCK_TOLERANCE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True

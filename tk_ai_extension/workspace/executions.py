@@ -382,8 +382,10 @@ class Executions:
                 _warn(run, f"The end of this run failed: {str(failure) or type(failure).__name__}")
         self._keep(run)
         run.record(done=True)
+        self._journal.emit("run", run.caller, run.path or "", run.tool, run.outcome)
         if entry is not None:
-            await self._journal.end_run(entry, _summary(run))
+            ran = [step.cell for step in run.steps if step.cell and step.started]
+            await self._journal.end_run(entry, _summary(run), ran if run.open_document else ())
 
     async def _run_steps(self, run: Run) -> None:
         for step in run.steps:

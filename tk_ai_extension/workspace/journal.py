@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import sqlite3
 import time
 from collections import deque
@@ -26,19 +25,17 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import psutil
-
 from tk_ai_extension.model.background import run_to_completion
-from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.callers import Caller, EmitEvent
 from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.notebooks.notebook import Notebook
-from tk_ai_extension.workspace.database import Database
+from tk_ai_extension.workspace.database import Database, is_alive, process_of
 from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing
 
 T = TypeVar("T")
@@ -99,9 +96,6 @@ MAX_BYTES = 500_000_000
 PRUNE_EVERY = 500
 """Number of insertions between two prunings; the first insertion prunes too."""
 
-CLOCK_TOLERANCE = 2.0
-"""Seconds by which a process's start time may differ, because the system's clock may be adjusted."""
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -129,7 +123,7 @@ CREATE TABLE IF NOT EXISTS changes (
 ) STRICT;
 
 -- Which cells they are about, which is known without reading all sources and outputs, and
--- whether a person has kept what was done to them.
+-- whether a person has kept what was done to them. The action of a run is ``run``.
 CREATE TABLE IF NOT EXISTS touched (
     entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
     cell TEXT NOT NULL,
@@ -142,8 +136,15 @@ CREATE INDEX IF NOT EXISTS touched_by_entry ON touched (entry);
 
 _INSERT = """
 INSERT INTO entries
-    (time, owner, user, caller_key, author, path, tool, turn, kind, state, summary, note, size)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+    (time, owner, user, caller_key, author, model, path, tool, turn, kind, state, summary, note, size)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+"""
+
+# Files of earlier versions have no such column.
+_ADD_MODEL = "ALTER TABLE entries ADD COLUMN model TEXT NOT NULL DEFAULT ''"
+
+_RAN = """
+INSERT INTO touched (entry, cell, action) SELECT id, ?, 'run' FROM entries WHERE id = ?
 """
 
 _GOING_ON = "SELECT DISTINCT owner FROM entries WHERE state = 'intended'"
@@ -217,6 +218,15 @@ WHERE touched.cell = deleted.cell AND touched.entry < deleted.last
   AND touched.entry IN (SELECT id FROM entries WHERE path = :path)
 """
 
+_BLAME = """
+SELECT id, time, path, user, caller_key, author, tool, turn, kind, state, summary, note, model, data,
+  json_group_array(cell)
+FROM (
+    SELECT max(entry) AS last, cell FROM touched JOIN entries ON id = entry
+    WHERE path = ? AND action NOT IN ('move', 'outputs') GROUP BY cell, action = 'run'
+) JOIN entries ON id = last LEFT JOIN changes ON changes.entry = last GROUP BY id
+"""
+
 _OVER = """
 DELETE FROM entries WHERE id IN (SELECT id FROM (
     SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM entries
@@ -245,6 +255,7 @@ class JournalEntry:
         changes: The changes, if the query includes them.
         note: A further note, for example that outputs were too large to store.
         kept: The keys of the cells of which a person keeps the change, in entries that can be undone.
+        model: The model that answered in the chat, if the query includes it.
     """
 
     id: int
@@ -261,6 +272,7 @@ class JournalEntry:
     changes: tuple[Change, ...] = ()
     note: str = ""
     kept: tuple[str, ...] = ()
+    model: str = ""
 
     def only(self, cells: Collection[str]) -> JournalEntry:
         """Return the entry with only its changes of these cells, by key."""
@@ -283,7 +295,9 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(database, _SCHEMA, on_open=self._interrupt_left_over)
+        self._database = Database(database, _SCHEMA, on_open=self._opened)
+        self.emit: EmitEvent = lambda *_: None
+        """Emits an event; the composition root sets it."""
         self._owner = process_of(os.getpid())
         self.keep_days = keep_days
         """Days for which entries are kept."""
@@ -336,7 +350,7 @@ class Journal:
             data, too_large = encode_changes(changes) if changes else ("", "")
             author, text, more = map(encodable_text, (caller.author, summary, note or too_large))
             row = (
-                *(now, self._owner, caller.user, caller.session, author, path, tool),
+                *(now, self._owner, caller.user, caller.session, author, caller.model, path, tool),
                 *(turn or caller.turn, kind, state, text, more, 200 + len(data)),
             )
             entry = int(db.execute(_INSERT, row).fetchone()[0])
@@ -349,22 +363,28 @@ class Journal:
             if undone:
                 _mark_undone(db, undone, entry)
             if run:
-                db.execute(_INSERT, (*row[:8], "run", "intended", encodable_text(run), "", 200))
+                db.execute(_INSERT, (*row[:9], "run", "intended", encodable_text(run), "", 200))
             return entry
 
         consequence = (
             "The change was made, but cannot be undone." if changes else "Nothing was done."
         )
-        return await self._database.run(insert, consequence)
+        recorded = await self._database.run(insert, consequence)
+        if kind in ("change", "undo"):
+            self.emit("edit", caller, path, tool, "ok")
+        return recorded
 
-    async def end_run(self, entry_id: int, summary: str) -> None:
-        """Record the end of a run."""
-        await self._database.run(
-            lambda db: db.execute(
+    async def end_run(self, entry_id: int, summary: str, cells: Iterable[str] = ()) -> None:
+        """Record the end of a run, and the keys of the cells that ran."""
+
+        def update(db: sqlite3.Connection) -> None:
+            db.execute(
                 "UPDATE entries SET state = 'done', summary = ? WHERE id = ?",
                 (encodable_text(summary), entry_id),
-            ).close()
-        )
+            )
+            db.executemany(_RAN, [(cell, entry_id) for cell in cells])
+
+        await self._database.run(update)
 
     async def open(self) -> None:
         """Open the journal before a file is changed, so that the change can be recorded.
@@ -404,6 +424,20 @@ class Journal:
         def select(db: sqlite3.Connection) -> list[JournalEntry]:
             rows = db.execute(_HISTORY, (path, _bounded(limit)))
             return [_entry(row, reader=user) for row in rows]
+
+        return await self._database.run(select)
+
+    async def blame(self, path: str, reader: str) -> dict[str, list[JournalEntry]]:
+        """Return the last change of each cell's source and its last run, by the cell's key."""
+
+        def select(db: sqlite3.Connection) -> dict[str, list[JournalEntry]]:
+            found: dict[str, list[JournalEntry]] = {}
+            for *row, model, data, cells in db.execute(_BLAME, (path,)):
+                entry = replace(_entry(row, reader=reader), model=model)
+                last = {change.cell: (change,) for change in decode_changes(data or "[]")}
+                for cell in json.loads(cells):
+                    found.setdefault(cell, []).append(replace(entry, changes=last.get(cell, ())))
+            return found
 
         return await self._database.run(select)
 
@@ -550,39 +584,13 @@ class Journal:
         """Wait for running queries and close the file."""
         await self._database.close()
 
-    def _interrupt_left_over(self, db: sqlite3.Connection) -> None:
-        """Mark open runs of stopped servers as interrupted."""
+    def _opened(self, db: sqlite3.Connection) -> None:
+        """Add what earlier versions lack, and mark open runs of stopped servers as interrupted."""
+        with suppress(sqlite3.OperationalError):
+            db.execute(_ADD_MODEL)
         for (owner,) in db.execute(_GOING_ON).fetchall():
             if owner != self._owner and not is_alive(owner):
                 db.execute(_LEFT_OVER, (owner,))
-
-
-def process_of(pid: int) -> str:
-    """Return the name of a running process for `is_alive`."""
-    return f"{socket.gethostname()}:{pid}:{psutil.Process(pid).create_time()}"
-
-
-def is_alive(owner: str) -> bool:
-    """Return whether a process is alive on this host.
-
-    Those of another host count as ended: a container has another name after each start. The start
-    time is compared because a pid is reused, for example after a restart of the host.
-
-    Args:
-        owner: The process as ``host:pid:start``, with the start in seconds since the epoch.
-    """
-    host, pid, started = owner.rsplit(":", 2)
-    if host != socket.gethostname():
-        return False
-    try:
-        process = psutil.Process(int(pid))
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        return abs(process.create_time() - float(started)) <= CLOCK_TOLERANCE
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
 
 
 def _mark_undone(db: sqlite3.Connection, undone: Mapping[int, Sequence[Change]], by: int) -> None:

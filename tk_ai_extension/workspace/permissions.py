@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from typing_extensions import TypedDict
 
-from tk_ai_extension.model.callers import Caller, Mode
+from tk_ai_extension.model.callers import Caller, EmitEvent, Mode
 from tk_ai_extension.model.errors import (
     Conflict,
     InvalidArguments,
@@ -267,6 +267,8 @@ class PermissionPolicy:
         max_pending: int = MAX_PENDING,
         keep_seconds: float = KEEP_SECONDS,
     ) -> None:
+        self.emit: EmitEvent = lambda *_: None
+        """Emits an event for each outcome; the composition root sets it."""
         self._cap: Mode = cap
         self._notebooks = Notebooks() if notebooks is None else notebooks
         self._max_pending = max_pending
@@ -551,6 +553,7 @@ class PermissionPolicy:
         """Remove a pending request and publish its outcome."""
         if self._pending.pop(request.id, None) is not None:
             self._feed.settled(request, outcome)
+            self.emit("approval", request.caller, request.notebook or "", request.tool, outcome)
 
     def _expire(self) -> None:
         oldest = time.time() - self._keep
