@@ -67,13 +67,12 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
   };
 
   const message = failed && problem ? problem.hint : note;
-  const menu = <MenuButton icon={ellipsesIcon} label={trans.__('More')} items={items} />;
-  if (cells.length === 0 && message === '') {
-    return <div className="tk-Changes-bar tk-mod-quiet">{menu}</div>;
-  }
+  const isQuiet = cells.length === 0 && message === '';
+  const group = isQuiet ? {} : { role: 'group', 'aria-label': trans.__('Changes') };
   return (
-    <div className="tk-Changes" role="group" aria-label={trans.__('Changes')} tabIndex={-1}>
-      <div className="tk-Changes-bar">
+    // The same element without changes, so that it keeps the focus of a button that went.
+    <div className="tk-Changes" {...group} tabIndex={-1}>
+      <div className={isQuiet ? 'tk-Changes-bar tk-mod-quiet' : 'tk-Changes-bar'}>
         {cells.length > 0 && (
           <span className="tk-Changes-title">
             {trans._n('%1 cell changed', '%1 cells changed', open.length || cells.length)}
@@ -88,7 +87,7 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
         {open.length === 0 && cells.length > 0 && (
           <span className="tk-Changes-kept">{trans.__('Kept')}</span>
         )}
-        {menu}
+        <MenuButton icon={ellipsesIcon} label={trans.__('More')} items={items} />
       </div>
       {message !== '' && (
         <div className="tk-Notice" role="status">
