@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from traitlets.config import Config
 from tests.server.conftest import Ask, Call, with_model
 from tests.support.scripted_model import MODEL, Answer, ScriptedModel, ToolUse
 
-SCHEMA = "https://events.jupyter.org/tk_ai_extension/activity/v1"
+SCHEMA = "urn:tk-ai-extension:activity:v1"
 
 NextEvent = Callable[[], Awaitable[Any]]
 
@@ -22,6 +23,7 @@ NextEvent = Callable[[], Awaitable[Any]]
 @pytest.fixture
 def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
     jp_server_config.TkAIExtensionApp.mode_cap = "edit"
+    jp_server_config.EventLogger.handlers = [logging.FileHandler(tmp_path / "events.jsonl")]
     return with_model(jp_server_config, tmp_path / "state")
 
 

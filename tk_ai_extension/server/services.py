@@ -62,7 +62,7 @@ NAME = "tk_ai_extension"
 CONTENTS_EVENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 """The schema of the events that Jupyter's contents managers emit."""
 
-EVENTS = "https://events.jupyter.org/tk_ai_extension/activity/v1"
+EVENTS = "urn:tk-ai-extension:activity:v1"
 """The schema of the extension's events (`events.yaml`)."""
 
 CHATS = "chats.sqlite"
@@ -611,7 +611,12 @@ class ServerActivity:
 
 
 def emit_event(server: Any, kind: str, caller: Caller, *about: str) -> None:
-    """Emit a Jupyter event, as `events.yaml` describes it; Jupyter drops it if nobody listens."""
+    """Emit a Jupyter event, as `events.yaml` describes it, if the administrator collects events.
+
+    Each page of JupyterLab listens, too: for it alone the validation of each event would be wasted.
+    """
+    if not server.event_logger.handlers:
+        return
     who = {"user": caller.user, "interface": caller.interface, "name": caller.author}
     if caller.turn is not None:
         who |= {"turn": caller.turn, "model": caller.model}
