@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tk_ai_extension.workspace import hidden_process
+from tk_ai_extension.workspace import process_privacy
 
 ORDINARY = 65_433
 """A user who owns nothing on this machine."""
@@ -46,7 +46,7 @@ def test_a_child_of_a_hidden_process_cannot_read_its_environment() -> None:
     with TemporaryDirectory(dir=FOR_ALL) as folder:
         # Where an ordinary user reads it, too.
         Path(folder).chmod(0o755)
-        module = shutil.copy(hidden_process.__file__, folder)
+        module = shutil.copy(process_privacy.__file__, folder)
         output = subprocess.run(
             [python, "-c", HIDDEN, module],
             user=ORDINARY if root else None,

@@ -23,6 +23,7 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     Working,
 )
+from tk_ai_extension.agent.chat_setup import ChatSetup, ServerConfig, find_instructions
 from tk_ai_extension.agent.context import content, instructions
 from tk_ai_extension.agent.events import (
     Began,
@@ -33,7 +34,6 @@ from tk_ai_extension.agent.events import (
     Sent,
 )
 from tk_ai_extension.agent.requests import Message, shown
-from tk_ai_extension.agent.setup import ChatSetup, ServerConfig, find_instructions
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, Checkpoint
 from tk_ai_extension.agent.turn import AgentAction, Turn
 from tk_ai_extension.mcp.calls import error_content

@@ -79,7 +79,7 @@ def _show(session: Session, name: str, path: str, args: Namespace) -> int:
 
 
 def _line(snapshot: Snapshot, cell: Cell) -> str:
-    from tk_ai_extension.model.digest import cut
+    from tk_ai_extension.model.output_text import cut
 
     first = next((line for line in cell.source.splitlines() if line.strip()), "")
     count = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
@@ -88,7 +88,7 @@ def _line(snapshot: Snapshot, cell: Cell) -> str:
 
 
 def _cell(stored: StoredNotebook, snapshot: Snapshot, cell: Cell) -> tuple[dict[str, Any], str]:
-    from tk_ai_extension.model.digest import digest, shorten
+    from tk_ai_extension.model.output_text import digest, shorten
 
     index = snapshot.index(cell)
     outputs = shorten(digest(stored.content(index).outputs).text, BUDGET).text

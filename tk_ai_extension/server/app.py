@@ -31,7 +31,7 @@ from tk_ai_extension.server.services import (
     Services,
 )
 from tk_ai_extension.server.settings import ExtensionSettings
-from tk_ai_extension.workspace.hidden_process import hide_process
+from tk_ai_extension.workspace.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats

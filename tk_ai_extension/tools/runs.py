@@ -16,9 +16,9 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cell_tags import may_fail
 from tk_ai_extension.model.cells import Cell, Snapshot, counted
-from tk_ai_extension.model.digest import Digest, digest, shorten
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.output_text import Digest, digest, shorten
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
 from tk_ai_extension.tools.changes import RESTART, Edit, cell_step

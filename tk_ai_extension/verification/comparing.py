@@ -15,9 +15,9 @@ import regex
 
 from tk_ai_extension.kernels.collector import TerminalText
 from tk_ai_extension.model.diffs import unified
-from tk_ai_extension.model.digest import cut, is_only_name, sanitise
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.output_text import cut, is_only_name, sanitise
 from tk_ai_extension.model.outputs import bundle_of, stream_text
 
 SECONDS = 5.0

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cell_tags import runnable, tags_of
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.digest import cut, short_traceback
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusEvent
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.output_text import cut, short_traceback
 from tk_ai_extension.verification.comparing import (
     ComparisonRules,
     Difference,

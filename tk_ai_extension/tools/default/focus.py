@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.digest import shorten
 from tk_ai_extension.model.errors import NotOpen
+from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.pages import Tab
 from tk_ai_extension.tools.parameters import Address, Notebook

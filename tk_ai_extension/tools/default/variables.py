@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from tk_ai_extension.model.background import run_to_completion
-from tk_ai_extension.model.digest import sanitise
 from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import (
     InvalidArguments,
@@ -24,6 +23,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.output_text import sanitise
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.workspace import Workspace

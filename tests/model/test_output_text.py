@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tk_ai_extension.model.digest import (
+from tk_ai_extension.model.output_text import (
     digest,
     error_text,
     sanitise,
