@@ -31,6 +31,9 @@ import os, sys
 os.chdir({folder!r})
 os.environ.clear()
 os.environ.update({environment!r})
+# What a kernel sets itself.
+os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+get_ipython().init_environment()
 sys.path[:] = [path for path in sys.path if "/pytest-of-" not in path]
 sys.modules.pop("tool_bridge", None)
 for name, module in list(sys.modules.items()):

@@ -35,7 +35,7 @@ def text(result: types.CallToolResult) -> str:
 async def test_an_agent_opens_edits_and_runs(shared: Nb) -> None:
     shared.notebook("a.ipynb", "x = 6 * 7")
     async with connected(shared) as client:
-        assert len((await client.list_tools()).tools) == 36
+        assert len((await client.list_tools()).tools) == 37
         await client.call_tool("use_notebook", {"notebook": "a.ipynb"})
         ran = await client.call_tool("execute_cell", {"cell": 0})
         assert not ran.is_error

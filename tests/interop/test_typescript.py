@@ -62,7 +62,8 @@ async def test_the_typescript_sdk_lists_and_calls_the_tools(start_server: StartS
     assert "42" in found["ran"]["content"][0]["text"]
     assert found["progress"]
     assert found["unknown"]["code"] == -32602
-    assert [resource["uri"] for resource in found["resources"]] == ["notebook://plan.ipynb"]
+    listed = [resource["uri"] for resource in found["resources"]]
+    assert listed == ["notebook://focus", "notebook://plan.ipynb"]
     assert len(found["templates"]) == 4
     assert "step 2" in found["notebook"][0]["text"]
     assert {prompt["name"] for prompt in found["prompts"]} == {
