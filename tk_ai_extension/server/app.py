@@ -86,7 +86,8 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         )
         left_out = [*SECRETS, *self.kernel_env_exclude] if self.filter_all_kernels else []
         provision_kernels(managers.kernels, left_out)
-        server.event_logger.register_event_schema(Path(__file__).with_name("events.yaml"))
+        if server.event_logger.handlers:
+            server.event_logger.register_event_schema(Path(__file__).with_name("events.yaml"))
         self._path_events = PathEvents(
             server.event_logger, self.services.renamed, self.services.deleted
         )
