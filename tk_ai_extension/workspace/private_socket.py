@@ -32,6 +32,7 @@ class PrivateSocket:
         self._longest = longest
         self._path: Path | None = None
         self._server: asyncio.Server | None = None
+        self._connected: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> Path:
         """Listen, unless it does, and return the socket's path.
@@ -53,16 +54,20 @@ class PrivateSocket:
         return self._path
 
     def close(self) -> None:
-        """Accept no further connection and remove the folder. Open connections end with their peers."""
+        """Accept no further connection, close the open ones, and remove the folder."""
         if self._server is not None:
             self._server.close()
+        for writer in self._connected:
+            writer.close()
         if self._path is not None:
             shutil.rmtree(self._path.parent, ignore_errors=True)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connected.add(writer)
         try:
             await self._serve(reader, writer)
         finally:
+            self._connected.discard(writer)
             writer.close()
 
 
