@@ -251,7 +251,10 @@ class RemoteKernel(Kernel):
         except FAILURES as error:
             log.debug("The gateway does not report on kernel %s: %s", self.id, error)
             if status_of(error) == 404:
-                self._end(Ending("shutdown", "The kernel is gone: the gateway no longer has it."))
+                # Who shut it down through this server may not have its answer yet.
+                await asyncio.sleep(RETRY_INTERVAL)
+                gone = Ending("shutdown", "The kernel is gone: the gateway no longer has it.")
+                self._end(gone if self._is_listed() else SHUT_DOWN)
 
     def _replace(self, ending: Ending) -> None:
         """End this process of the kernel; the next one follows."""
