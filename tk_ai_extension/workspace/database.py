@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-VERSION = 2
+VERSION = 3
 """The version of the schemas, in ``PRAGMA user_version``."""
 
 BUSY_TIMEOUT = 10.0

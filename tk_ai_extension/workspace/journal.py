@@ -25,7 +25,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -104,6 +104,7 @@ CREATE TABLE IF NOT EXISTS entries (
     user TEXT NOT NULL,
     caller_key TEXT,
     author TEXT NOT NULL,
+    model TEXT NOT NULL,
     tool TEXT NOT NULL,
     turn TEXT,
     kind TEXT NOT NULL,
@@ -139,9 +140,6 @@ INSERT INTO entries
     (time, owner, user, caller_key, author, model, path, tool, turn, kind, state, summary, note, size)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 """
-
-# Files of earlier versions have no such column.
-_ADD_MODEL = "ALTER TABLE entries ADD COLUMN model TEXT NOT NULL DEFAULT ''"
 
 _RAN = """
 INSERT INTO touched (entry, cell, action) SELECT id, ?, 'run' FROM entries WHERE id = ?
@@ -295,7 +293,7 @@ class Journal:
     def __init__(
         self, database: Path, *, keep_days: float = KEEP_DAYS, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._database = Database(database, _SCHEMA, on_open=self._opened)
+        self._database = Database(database, _SCHEMA, on_open=self._interrupt_left_over)
         self.emit: EmitEvent = lambda *_: None
         """Emits an event; the composition root sets it."""
         self._owner = process_of(os.getpid())
@@ -584,10 +582,8 @@ class Journal:
         """Wait for running queries and close the file."""
         await self._database.close()
 
-    def _opened(self, db: sqlite3.Connection) -> None:
-        """Add what earlier versions lack, and mark open runs of stopped servers as interrupted."""
-        with suppress(sqlite3.OperationalError):
-            db.execute(_ADD_MODEL)
+    def _interrupt_left_over(self, db: sqlite3.Connection) -> None:
+        """Mark open runs of stopped servers as interrupted."""
         for (owner,) in db.execute(_GOING_ON).fetchall():
             if owner != self._owner and not is_alive(owner):
                 db.execute(_LEFT_OVER, (owner,))
