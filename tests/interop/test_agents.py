@@ -80,23 +80,21 @@ async def claude(nb: Nb) -> AsyncGenerator[Agent]:
 
 
 @asynccontextmanager
-async def codex(nb: Nb) -> AsyncGenerator[Agent]:
+async def scripted_codex(nb: Nb, *, own: str = "", servers: str = "") -> AsyncGenerator[Agent]:
+    """Codex with a scripted model, and further lines of its settings: at the top, and tables."""
     program = shutil.which("codex")
     if program is None:
         pytest.skip("codex is not installed")
     endpoints = Endpoints()
     folder = nb.root.parent / "codex"
     folder.mkdir()
-    variables = ", ".join(f"{name} = {json.dumps(nb.environment[name])}" for name in nb.environment)
     (folder / "config.toml").write_text(
         'model = "gpt-5.5"\nmodel_provider = "scripted"\napproval_policy = "never"\n'
+        f"{own}"
         '[model_providers.scripted]\nname = "Scripted"\nwire_api = "responses"\n'
         f'base_url = "{endpoints.url}/openai/v1"\nenv_key = "OPENAI_API_KEY"\n'
         "[analytics]\nenabled = false\n"
-        f'[mcp_servers.tk]\ncommand = "{NB[0]}"\nargs = {json.dumps([*NB[1:], "mcp"])}\n'
-        # Else the first turn does not wait for the start of the project's server.
-        "required = true\n"
-        f'default_tools_approval_mode = "approve"\nenv = {{ {variables} }}\n'
+        f"{servers}"
     )
     command = [program, "exec", "--skip-git-repo-check", "--json", "--"]
     environment = {"CODEX_HOME": str(folder), "OPENAI_API_KEY": "any"}
@@ -104,6 +102,19 @@ async def codex(nb: Nb) -> AsyncGenerator[Agent]:
         yield Agent(command, environment)
     finally:
         await endpoints.close()
+
+
+@asynccontextmanager
+async def codex(nb: Nb) -> AsyncGenerator[Agent]:
+    variables = ", ".join(f"{name} = {json.dumps(nb.environment[name])}" for name in nb.environment)
+    servers = (
+        f'[mcp_servers.tk]\ncommand = "{NB[0]}"\nargs = {json.dumps([*NB[1:], "mcp"])}\n'
+        # Else the first turn does not wait for the start of the project's server.
+        "required = true\n"
+        f'default_tools_approval_mode = "approve"\nenv = {{ {variables} }}\n'
+    )
+    async with scripted_codex(nb, servers=servers) as agent:
+        yield agent
 
 
 @pytest.mark.proves("nb:mcp")

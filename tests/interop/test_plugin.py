@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from scripts import integrations
-from scripts.acp_endpoints import Endpoints
 from tests.cli.conftest import Nb, home, nb
-from tests.interop.test_agents import ADD, BUNDLED, WITHIN, Agent
+from tests.interop.test_agents import ADD, BUNDLED, WITHIN, Agent, scripted_codex
 from tests.proofs import ROOT
 from tests.support.directed_model import DirectedModel
 from tests.support.scripted_model import MODEL
@@ -80,34 +79,18 @@ async def claude(nb: Nb) -> AsyncGenerator[Agent]:
 
 @asynccontextmanager
 async def codex(nb: Nb) -> AsyncGenerator[Agent]:
-    program = shutil.which("codex")
-    if program is None:
-        pytest.skip("codex is not installed")
-    endpoints = Endpoints()
-    folder = nb.root.parent / "codex"
-    folder.mkdir()
-    settings = folder / "config.toml"
-    settings.write_text(
-        'model = "gpt-5.5"\nmodel_provider = "scripted"\napproval_policy = "never"\n'
-        'sandbox_mode = "danger-full-access"\n'
-        '[model_providers.scripted]\nname = "Scripted"\nwire_api = "responses"\n'
-        f'base_url = "{endpoints.url}/openai/v1"\nenv_key = "OPENAI_API_KEY"\n'
-        "[analytics]\nenabled = false\n"
-    )
-    environment = {**nb.environment, "CODEX_HOME": str(folder), "OPENAI_API_KEY": "any"}
-    market = folder / "market"
-    shutil.copytree(FOLDER, market)
-    # Else the first turn does not wait for the tools.
-    servers = market / "tk-ai" / ".mcp.json"
-    servers.write_text(servers.read_text("utf-8").replace('"args"', '"required": true, "args"'))
-    run(program, "plugin", "marketplace", "add", str(market), environment=environment)
-    run(program, "plugin", "add", PLUGIN, environment=environment)
-    assert "tk-nb" in run(program, "mcp", "list", environment=environment)
-    command = [program, "exec", "--skip-git-repo-check", "--json", "--"]
-    try:
-        yield Agent(command, environment)
-    finally:
-        await endpoints.close()
+    async with scripted_codex(nb, own='sandbox_mode = "danger-full-access"\n') as agent:
+        environment = {**nb.environment, **agent.environment}
+        market = nb.root.parent / "market"
+        shutil.copytree(FOLDER, market)
+        # Else the first turn does not wait for the tools.
+        servers = market / "tk-ai" / ".mcp.json"
+        servers.write_text(servers.read_text("utf-8").replace('"args"', '"required": true, "args"'))
+        program = agent.command[0]
+        run(program, "plugin", "marketplace", "add", str(market), environment=environment)
+        run(program, "plugin", "add", PLUGIN, environment=environment)
+        assert "tk-nb" in run(program, "mcp", "list", environment=environment)
+        yield agent
 
 
 @pytest.mark.proves("nb:mcp")
