@@ -81,10 +81,8 @@ def _show(session: Session, name: str, path: str, args: Namespace) -> int:
 def _line(snapshot: Snapshot, cell: Cell) -> str:
     from tk_ai_extension.model.output_text import cut
 
-    first = next((line for line in cell.source.splitlines() if line.strip()), "")
-    count = f" [{cell.execution_count}]" if cell.execution_count is not None else ""
-    name = f"{snapshot.index(cell)} @{snapshot.short_keys[cell.key]} {cell.type}{count}"
-    return f"{name} {cut(first, WIDTH)}".rstrip()
+    name = f"{snapshot.index(cell)} @{snapshot.short_keys[cell.key]} {cell.type}{cell.prompt}"
+    return f"{name} {cut(cell.first_line, WIDTH)}".rstrip()
 
 
 def _cell(stored: StoredNotebook, snapshot: Snapshot, cell: Cell) -> tuple[dict[str, Any], str]:

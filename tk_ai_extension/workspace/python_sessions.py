@@ -216,7 +216,7 @@ class PythonSessions:
 
         Args:
             session: The session; its next run starts another kernel.
-            event: What the session's owners are told of the kernel; empty for nothing.
+            event: What happened to the kernel, for a notice to the session's owners; empty for no notice.
         """
         kernel_id, session.kernel_id = session.kernel_id, ""
         for owner in session.owners if event else ():
