@@ -32,13 +32,17 @@ function titlesOf(call: ICall, trans: TranslationBundle): [ask: string, done: st
   const index = indexOf(call);
   // The model's name of the cell (an id, an address) means nothing to a person.
   const cell = index === null ? trans.__('a cell') : trans.__('cell %1', numberOf(index));
-  const { notebook, path, name } = call.arguments;
-  const given = [notebook, path, name].find(each => typeof each === 'string' && each !== '');
+  const { notebook, path, name, file_path: file } = call.arguments;
+  const inRoot = call.changes.at(-1)?.notebook;
+  const given = [notebook, path, name, inRoot, file].find(
+    each => typeof each === 'string' && each !== ''
+  );
   const about = typeof given === 'string' ? given : trans.__('the notebook');
   switch (call.tool) {
     case 'read_notebook':
     case 'list_cells':
     case 'read_file':
+    case 'Read':
       return [trans.__('read %1', about), trans.__('Read %1', about)];
     case 'read_cell':
       return [trans.__('read %1', cell), trans.__('Read %1', cell)];
@@ -52,6 +56,10 @@ function titlesOf(call: ICall, trans: TranslationBundle): [ask: string, done: st
       return [trans.__('add a cell'), trans.__('Added a cell')];
     case 'insert_and_execute_cell':
       return [trans.__('add and run a cell'), trans.__('Added and ran a cell')];
+    case 'Edit':
+      return [trans.__('change %1', about), trans.__('Changed %1', about)];
+    case 'Write':
+      return [trans.__('write %1', about), trans.__('Wrote %1', about)];
     case 'overwrite_cell':
     case 'edit_cell':
       return [trans.__('change %1', cell), trans.__('Changed %1', cell)];

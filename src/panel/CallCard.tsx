@@ -8,6 +8,7 @@ import type { CellRun, Picture, ToolAnsweredEvent } from '../api/events';
 import { fenced } from '../chat/blocks';
 import { describe, duration } from '../chat/describe';
 import { runsOf, textOf, touchedCell } from '../chat/runs';
+import { isFile } from '../common/changes';
 import { nameOfPath } from '../common/deleted';
 import { tally } from '../common/diff';
 import { ShowAll, SHOWN } from '../common/Lines';
@@ -124,7 +125,9 @@ function CallDetails({ call }: { call: ICall }): JSX.Element {
           className="tk-Link"
           onClick={() => void notebook.reveal(place.notebook, place.cell)}
         >
-          {trans.__('Show cell in %1', nameOfPath(place.notebook, trans))}
+          {isFile(place.cell)
+            ? trans.__('Show %1', nameOfPath(place.notebook, trans))
+            : trans.__('Show cell in %1', nameOfPath(place.notebook, trans))}
         </button>
       )}
       {call.changes.length > 0 ? (

@@ -3,9 +3,10 @@ import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
 import type { NetChange } from '../api/events';
-import { cellsByEntry, undoneNote } from '../common/changes';
+import { cellsByEntry, isFile, undoneNote } from '../common/changes';
 import { hasChanges, type ITurn } from '../state/chat';
 import { tally } from '../common/diff';
+import { nameOfPath } from '../common/deleted';
 import { cellName, numberOf } from '../common/position';
 import type { IMenuItem } from '../common/menu';
 import { Tally } from './CallCard';
@@ -75,7 +76,9 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
       <div className={isQuiet ? 'tk-Changes-bar tk-mod-quiet' : 'tk-Changes-bar'}>
         {cells.length > 0 && (
           <span className="tk-Changes-title">
-            {trans._n('%1 cell changed', '%1 cells changed', open.length || cells.length)}
+            {cells.some(({ cell }) => isFile(cell))
+              ? trans._n('%1 change', '%1 changes', open.length || cells.length)
+              : trans._n('%1 cell changed', '%1 cells changed', open.length || cells.length)}
           </span>
         )}
         {open.length > 0 && (
@@ -134,7 +137,9 @@ function CellChange({ change, onUndo }: IProps): JSX.Element {
       className="tk-CellChange"
       summary={
         <>
-          <span className="tk-CellChange-title">{words[action]}</span>
+          <span className="tk-CellChange-title">
+            {isFile(cell) ? nameOfPath(notebook, trans) : words[action]}
+          </span>
           <Tally {...tally([diff])} />
         </>
       }
@@ -142,10 +147,12 @@ function CellChange({ change, onUndo }: IProps): JSX.Element {
       {() => (
         <>
           {diff !== '' && <ChangeLines change={change} />}
-          {truncated && <div>{trans.__('The cell is too long to compare.')}</div>}
+          {truncated && <div>{trans.__('It is too long to compare.')}</div>}
           <div className="tk-CellChange-actions">
             <Button onClick={() => void context.reveal(notebook, cell)}>{trans.__('Show')}</Button>
-            <Button onClick={onUndo}>{trans.__('Undo this cell')}</Button>
+            <Button onClick={onUndo}>
+              {isFile(cell) ? trans.__('Undo this file') : trans.__('Undo this cell')}
+            </Button>
           </div>
         </>
       )}

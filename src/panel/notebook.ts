@@ -15,6 +15,7 @@ import type { Widget } from '@lumino/widgets';
 
 import { goTo } from '../notebook/cells';
 import { outputsOf } from '../notebook/cellOutputs';
+import { isFile } from '../common/changes';
 import { serverPath } from '../common/drives';
 import { cellOf, keysFor, keysIn, keysOf } from '../notebook/keys';
 import { nameOf, seenIn } from '../notebook/seen';
@@ -229,11 +230,11 @@ export class NotebookContext {
     return panel?.content.codeMimetype ?? 'text/x-ipython';
   }
 
-  /** Open a notebook if needed, and scroll to a cell. */
+  /** Open a notebook if needed, and scroll to a cell; or open a text file. */
   async reveal(path: string, cell: string): Promise<void> {
     const widget = this._documents?.openOrReveal(await this._pathNow(path, cell)) as
       NotebookPanel | undefined;
-    if (widget !== undefined) {
+    if (widget !== undefined && !isFile(cell)) {
       await widget.context.ready;
       await goTo(widget, cell);
     }

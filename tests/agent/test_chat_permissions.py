@@ -98,7 +98,7 @@ async def test_an_instruction_in_what_is_seen_gains_nothing(
     assert seen.index("<seen>") < seen.index(INJECTED) < seen.index("</seen>")
 
 
-async def test_no_tool_but_the_registrys_exists_for_claude(talk: Talk) -> None:
+async def test_no_tool_but_ours_and_those_for_files_exist_for_claude(talk: Talk) -> None:
     talk.model.add(
         Answer.of(
             ToolUse("Bash", {"command": "id"}), ToolUse("Read", {"file_path": "/etc/passwd"})
@@ -106,7 +106,9 @@ async def test_no_tool_but_the_registrys_exists_for_claude(talk: Talk) -> None:
         Answer.of("They are not there."),
     )
     events = await talk.say("Try.", mode="auto")
-    assert [n for n in talk.model.requests[0].tools if not n.startswith("mcp__tk__")] == []
-    assert len(talk.model.requests[0].tools) == len(talk.services.registry)
+    others = [n for n in talk.model.requests[0].tools if not n.startswith("mcp__tk__")]
+    assert others == ["Edit", "Read", "Write"]
+    # All of ours but `read_file`, which would be double.
+    assert len(talk.model.requests[0].tools) - 3 == len(talk.services.registry) - 1
     assert [each["ok"] for each in of_kind(events, "tool_result")] == [False, False]
     assert all(result.is_error for result in talk.model.requests[1].tool_results)

@@ -55,3 +55,38 @@ async def test_a_turn_is_followed_reviewed_as_one_diff_and_restored(
     await expect(cell).to_have_count(0)
     await expect(lab.panel.get_by_text("1 replaced message")).to_be_visible()
     assert await panel_violations(lab) == []
+
+
+@pytest.mark.proves("ext:panel", "perm:agent-actions")
+async def test_an_edit_of_a_file_is_approved_by_its_diff_shown_and_undone(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    write_notebook(lab.server.root / "sales.ipynb", "import helpers")
+    file = lab.server.root / "helpers.py"
+    file.write_text("rate = 1\nname = 'a'\n")
+    named = {"file_path": str(file)}
+    model.add(
+        Answer.of(ToolUse("Read", named)),
+        Answer.of(ToolUse("Edit", named | {"old_string": "rate = 1", "new_string": "rate = 2"})),
+        Answer.of("It is changed."),
+    )
+    await lab.open("sales.ipynb")
+    await lab.show_panel()
+    await lab.say("Change the rate.")
+    question = lab.panel.locator(".tk-Question")
+    await expect(question).to_contain_text("Edit helpers.py")
+    await expect(question).to_contain_text("rate = 2")
+    await question.get_by_role("button", name="Approve", exact=True).click()
+    await expect(lab.log.get_by_text("It is changed.")).to_be_visible()
+    await expect(lab.log.get_by_text("Changed helpers.py")).to_be_visible()
+
+    changes = lab.panel.get_by_role("group", name="Changes")
+    await expect(changes.get_by_text("1 change", exact=True)).to_be_visible()
+    await changes.locator("summary", has_text="helpers.py").click()
+    await expect(changes.get_by_text("rate = 1")).to_be_visible()
+    await changes.get_by_role("button", name="Show", exact=True).click()
+    await expect(lab.page.locator(".jp-FileEditor")).to_contain_text("rate = 2")
+    await changes.get_by_role("button", name="Undo this file").click()
+    await expect(changes.get_by_text("1 change undone.")).to_be_visible()
+    assert file.read_text() == "rate = 1\nname = 'a'\n"
+    assert await panel_violations(lab) == []

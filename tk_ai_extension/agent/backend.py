@@ -25,6 +25,7 @@ from tk_ai_extension.mcp.calls import describe
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Image, Registry
+from tk_ai_extension.workspace.files import Files
 
 STOP_TIMEOUT = 5.0
 """Grace period, in seconds, for an agent to end a turn, or itself, when it is interrupted."""
@@ -99,6 +100,7 @@ class SessionConfig:
         history: End of the history that the agent resumes; None for no history.
         permit: Called before each action that an agent carries out itself.
         servers: MCP servers of the user that the agent starts; it asks `permit` for each call.
+        files: The text files below the root.
     """
 
     provider: ModelProvider
@@ -109,6 +111,7 @@ class SessionConfig:
     history: Checkpoint | None
     permit: Permit
     servers: Sequence[ServerConfig] = ()
+    files: Files | None = None
 
     @property
     def tool_arguments(self) -> dict[str, frozenset[str]]:

@@ -437,6 +437,7 @@ class LiveChat:
             permit=self._permit,
             history=history,
             servers=servers,
+            files=services.workspace.files,
         )
         try:
             session = await backend.start(config)

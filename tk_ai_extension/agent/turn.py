@@ -50,7 +50,7 @@ from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.files import Files
+from tk_ai_extension.workspace.files import Files, read_if_exists
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
 from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
 from tk_ai_extension.workspace.workspace import Workspace
@@ -152,6 +152,8 @@ class Turn:
     # Cancellations of the runs of a stopped turn.
     _ending: BackgroundTasks = field(default_factory=lambda: BackgroundTasks(logger))
     _cancelled_call: str | None = None
+    # One call is recorded after the other.
+    _recording: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Of each approved action that edits files: the files as they were before it.
     _edits: dict[str, dict[str, str | None]] = field(
         default_factory=dict[str, dict[str, str | None]]
@@ -258,7 +260,6 @@ class Turn:
         """Check that an action of the agent's own may run; see `backend.Permit`."""
         workspace, notebook = self.workspace, action.proposal.notebook or ""
         effect = _effect(workspace.files, action)
-        files = await _files(workspace, action) if effect == "WRITE" else {}
         try:
             await workspace.policy.check(
                 self.caller,
@@ -281,8 +282,9 @@ class Turn:
                 note=refusal.code,
             )
             raise
-        if files:
-            self._edits[action.call] = files
+        if effect == "WRITE":
+            # As it is now: while the person decided, somebody may have changed it.
+            self._edits[action.call] = await _files(workspace, action)
         if effect != "READ":
             summary = f"{action.tool}: {action.proposal.title}"
             await workspace.journal.record(self.caller, notebook, action.tool, summary, kind="run")
@@ -291,12 +293,17 @@ class Turn:
 
     async def _record_edits(self, call: str) -> None:
         """Record what an action of the agent's own has changed in files, so that it can be undone."""
-        for path, before in self._edits.pop(call, {}).items():
-            try:
-                await editing.record_file(self.workspace, self.caller, path, before)
-            except ToolError as error:
-                said = f"The change of {path} cannot be undone here: {error.message}"
-                self.publish(Noticed(said))
+        async with self._recording:
+            for path, before in self._edits.pop(call, {}).items():
+                try:
+                    after = await editing.record_file(self.workspace, self.caller, path, before)
+                except ToolError as error:
+                    said = f"The change of {path} cannot be undone here: {error.message}"
+                    self.publish(Noticed(said))
+                    continue
+                for others in self._edits.values():
+                    # What another edit of the file has changed by now is recorded.
+                    others.update({path: after} if path in others else {})
         await self._publish_changes(call)
 
     def _known(self, call: str, tool: str) -> _Call:
@@ -473,7 +480,7 @@ async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | N
         # Of other files nothing can be undone.
         with suppress(PathRefused, NotReadable):
             inside = workspace.files.locate(path)
-            files[inside] = await editing.read_file(workspace, inside)
+            files[inside] = await read_if_exists(workspace.files, inside)
     return files
 
 

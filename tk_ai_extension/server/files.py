@@ -6,6 +6,7 @@ import asyncio
 import builtins
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from jupyter_core.utils import ensure_async
@@ -43,6 +44,7 @@ class ContentsFiles:
     def __init__(
         self, contents: Any, contain: Callable[[str], str], contain_folder: Callable[[str], str]
     ) -> None:
+        self.folder: Path | None = None
         self._contents = contents
         self._contain = contain
         self._contain_folder = contain_folder

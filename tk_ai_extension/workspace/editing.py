@@ -9,7 +9,7 @@ from typing import Any
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.errors import Conflict, FileMissing, InvalidArguments, ToolError
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
     Action,
@@ -20,6 +20,7 @@ from tk_ai_extension.model.operations import (
 )
 from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.workspace.files import read_if_exists
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -392,20 +393,10 @@ PREFIX = "file:"
 """Prefix of the key of a whole file, which stands for a cell's key in the journal."""
 
 
-async def read_file(workspace: Workspace, path: str) -> str | None:
-    """Return the content of a text file; None if it does not exist.
-
-    Raises:
-        PathRefused, NotReadable.
-    """
-    try:
-        return await workspace.files.read_text(path)
-    except FileMissing:
-        return None
-
-
-async def record_file(workspace: Workspace, caller: Caller, path: str, before: str | None) -> None:
-    """Record what an agent has written to a text file by itself; nothing if it is as before.
+async def record_file(
+    workspace: Workspace, caller: Caller, path: str, before: str | None
+) -> str | None:
+    """Record what an agent has written to a text file by itself, and return its present content.
 
     Args:
         workspace: The workspace.
@@ -416,9 +407,9 @@ async def record_file(workspace: Workspace, caller: Caller, path: str, before: s
     Raises:
         ToolError: The file cannot be read, or the journal cannot be written.
     """
-    after = await read_file(workspace, path)
+    after = await read_if_exists(workspace.files, path)
     if after == before:
-        return
+        return after
     verb = "created" if before is None else "deleted" if after is None else "changed"
     await workspace.journal.open()
     recording = workspace.journal.record(
@@ -430,6 +421,7 @@ async def record_file(workspace: Workspace, caller: Caller, path: str, before: s
         changes=(_file_change(path, before, after),),
     )
     await record(workspace, caller, recording)
+    return after
 
 
 async def undo_file(
@@ -452,7 +444,7 @@ async def undo_file(
         Conflict: An entry has since been undone, or the file has changed.
         ToolError: The file cannot be written. Nothing was changed.
     """
-    now = before = await read_file(workspace, path)
+    now = before = await read_if_exists(workspace.files, path)
     undone: dict[int, list[Change]] = {}
     for entry, change in ((one, each) for one in entries for each in reversed(one.changes)):
         if _file_source(change.after) != before:

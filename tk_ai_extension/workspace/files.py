@@ -58,6 +58,11 @@ class FileEntry:
 class Files(Protocol):
     """Lists folders, reads and writes text files below the root, without hidden files."""
 
+    @property
+    def folder(self) -> Path | None:
+        """The root; None if it is no folder of this machine."""
+        ...
+
     async def list(self, path: str) -> builtins.list[FileEntry]:
         """Return the entries of a folder, sorted by name.
 
@@ -122,9 +127,31 @@ async def read_as_text(files: Files, path: str) -> str:
         NotReadable: It is a notebook, which the tools read; or see `Files.read_text`.
         PathRefused, FileMissing: See `Files.read_text`.
     """
+    return await files.read_text(locate_text(files, path))
+
+
+def locate_text(files: Files, path: str) -> str:
+    """Return the path below the root of a file that is no notebook.
+
+    Raises:
+        NotReadable: It is a notebook, which the tools read.
+        PathRefused: See `Files.locate`.
+    """
     if files.is_notebook(path):
         raise NotReadable(f"`{path}` is a notebook.", hint="Use the tool read_notebook.")
-    return await files.read_text(path)
+    return files.locate(path)
+
+
+async def read_if_exists(files: Files, path: str) -> str | None:
+    """Return the content of a text file; None if it does not exist.
+
+    Raises:
+        PathRefused, NotReadable: See `Files.read_text`.
+    """
+    try:
+        return await files.read_text(path)
+    except FileMissing:
+        return None
 
 
 def encoded(path: str, text: str) -> bytes:
@@ -192,7 +219,7 @@ class FolderFiles:
         hooks: SaveHooks | None = None,
         shown: Callable[[str], bool] | None = None,
     ) -> None:
-        self._root = root
+        self.folder = self._root = root
         self._max_bytes = max_bytes
         self._allow_hidden = allow_hidden
         self._linked = linked

@@ -1,4 +1,4 @@
-"""The Claude Agent SDK as an `AgentBackend`: one CLI process per chat, with the given tools only.
+"""The Claude Agent SDK as an `AgentBackend`: one CLI process per chat, with our tools and its own for files.
 
 The process reads none of the user's files (no settings, no memory files, no commands in a
 message's text) and connects only to the provider. It alone receives the
@@ -61,7 +61,10 @@ from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, NoMo
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.private_files import write_private
-from tk_ai_extension.tools.registry import argument_proposal
+from tk_ai_extension.model.proposals import Line, Proposal, ProposalStep, diff_lines, marked
+from tk_ai_extension.tools.registry import Registry, argument_proposal
+from tk_ai_extension.workspace.files import Files, locate_text, read_if_exists
+from tk_ai_extension.workspace.permission_requests import Effect
 
 if TYPE_CHECKING:
     from claude_agent_sdk import (
@@ -78,6 +81,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFIX = f"mcp__{SERVER}__"
+
+FILE_TOOLS: Mapping[str, Effect] = {"Read": "READ", "Edit": "WRITE", "Write": "WRITE"}
+"""The CLI's own tools that Claude gets if the root is a folder, with their effects. Those that search would
+find hidden files. They check by themselves that a file is as Claude has read it."""
+
+DOUBLE = "read_file"
+"""Our tool that Claude does not get then: what it has read with it, the CLI would not let it edit."""
+
+_FILES = """
+Read, Edit and Write are for text files below {folder}, by absolute path, never for notebooks. Your \
+working directory is empty."""
 
 DESCRIPTORS: Mapping[str, str] = {
     "ANTHROPIC_API_KEY": "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
@@ -121,13 +135,12 @@ class ClaudeBackend:
         await asyncio.to_thread(_import_sdk)
         import claude_agent_sdk as sdk
 
+        if _folder(config) is not None:
+            registry = Registry(tool for tool in config.registry if tool.name != DOUBLE)
+            config = replace(config, registry=registry)
         server = build_tool_server(config.registry, config.call)
         options = await asyncio.to_thread(_options, provider, self._folder, config, server)
         options.cli_path = self._cli or _cli(Path(sdk.__file__).parent / "_bundled" / "claude")
-        if config.servers:
-            options.can_use_tool = _permit(config)
-            # The SDK warns of a tool for which the callback is not called.
-            options.permission_mode, options.allowed_tools = "default", []
         transport = await asyncio.to_thread(started_by_launcher, options)
         client = sdk.ClaudeSDKClient(options, transport=transport)
         try:
@@ -436,17 +449,21 @@ def _options(
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
-    work = make_work_folder(folder, "work")
+    work, root = make_work_folder(folder, "work"), _folder(session)
+    # Asking comes first for files: in its own folders the CLI reads without.
+    rules = {"allow": [f"mcp__{SERVER}"], "ask": list(FILE_TOOLS)}
+    prompt = session.instructions + ("" if root is None else _FILES.format(folder=root))
     return sdk.ClaudeAgentOptions(
-        # Only our tools are offered, and the CLI asks for no permission: the policy is applied where the
-        # tool runs. It asks for each call of the user's MCP servers.
-        tools=[],
+        # The CLI asks for no permission of our tools: the policy is applied where the tool runs. It asks
+        # for each call of its own tools, and of the user's MCP servers.
+        tools=[] if root is None else list(FILE_TOOLS),
         mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
         strict_mcp_config=True,
-        allowed_tools=[f"mcp__{SERVER}__{name}" for name in session.tool_arguments],
-        permission_mode="dontAsk",
+        permission_mode="default",
+        settings=json.dumps({"permissions": rules}),
+        can_use_tool=_permit(session),
         setting_sources=[],
-        system_prompt={"type": "custom", "prompt": session.instructions, "snapshot": False},
+        system_prompt={"type": "custom", "prompt": prompt, "snapshot": False},
         include_partial_messages=True,
         # No `@/path` in a message's text is read, no `/cost` runs.
         verbatim_prompts=True,
@@ -487,27 +504,77 @@ def _user_servers(
     return {"mcp-config": str(file)}
 
 
+def _folder(config: SessionConfig) -> Path | None:
+    """Return the root, if it is a folder of this machine."""
+    return None if config.files is None else config.files.folder
+
+
 def _permit(config: SessionConfig) -> CanUseTool:
-    """Return the SDK's callback, which asks for each call of a user's MCP server."""
+    """Return the SDK's callback, which asks for each call of the CLI's own tools and of a user's server."""
     import claude_agent_sdk as sdk
 
     async def permit(
         tool: str, arguments: dict[str, Any], context: sdk.ToolPermissionContext
     ) -> sdk.PermissionResultAllow | sdk.PermissionResultDeny:
-        if tool.startswith(PREFIX):
-            return sdk.PermissionResultAllow(updated_input=arguments)
-        name = tool.removeprefix("mcp__")
-        server, _, short = name.partition("__")
-        proposal = argument_proposal(f"Call {short} of the MCP server {server}", arguments)
         call = context.tool_use_id or ""
-        action = AgentAction(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
         try:
+            if tool in FILE_TOOLS and config.files is not None:
+                action = await _file_action(config.files, call, tool, arguments)
+            else:
+                action = _server_action(call, tool.removeprefix("mcp__"), arguments)
             await config.permit(action)
         except ToolError as refusal:
             return sdk.PermissionResultDeny(message=refusal.as_text())
         return sdk.PermissionResultAllow(updated_input=arguments)
 
     return permit
+
+
+def _server_action(call: str, name: str, arguments: Mapping[str, Any]) -> AgentAction:
+    """Return the action of a tool of a user's MCP server, with the name ``server__tool``."""
+    server, _, short = name.partition("__")
+    proposal = argument_proposal(f"Call {short} of the MCP server {server}", arguments)
+    return AgentAction(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
+
+
+async def _file_action(
+    files: Files, call: str, tool: str, arguments: Mapping[str, Any]
+) -> AgentAction:
+    """Return the action of one of the CLI's own tools for files.
+
+    Raises:
+        PathRefused, NotReadable: The file is a notebook, outside the root, hidden, or no text.
+    """
+    effect, file = FILE_TOOLS[tool], str(arguments.get("file_path"))
+    path = files.locate(file) if effect == "WRITE" else locate_text(files, file)
+    title = f"{tool} {path}"
+    steps: tuple[ProposalStep, ...] = ()
+    if effect == "WRITE":
+        before = await read_if_exists(files, path)
+        lines = await asyncio.to_thread(_file_diff, before, arguments)
+        steps = (ProposalStep("arguments", title, lines=lines),)
+    # Absolute, as an action names what is not below the root.
+    paths = (str(Path(files.folder or "/") / path),)
+    return AgentAction(call, tool, effect, arguments, Proposal(title, steps), paths, scope="any")
+
+
+def _file_diff(before: str | None, arguments: Mapping[str, Any]) -> tuple[Line, ...]:
+    """Return the diff of a call of Edit, or of Write.
+
+    The CLI ends lines as the file does, and also finds a text that differs in its quotes. With a text that is
+    replaced by nothing it removes the end of its line.
+    """
+    old, new = str(arguments.get("old_string", "")), str(arguments.get("new_string", ""))
+    text = (before or "").replace("\r\n", "\n")
+    if not new and not old.endswith("\n") and f"{old}\n" in text:
+        old += "\n"
+    if "content" in arguments:
+        after = str(arguments["content"])
+    elif old not in text:
+        text, after = old, new
+    else:
+        after = text.replace(old, new, -1 if arguments.get("replace_all") else 1)
+    return diff_lines(text, after) if text else marked("+", after)
 
 
 def _environment(provider: Provider, folder: Path) -> dict[str, str]:

@@ -85,4 +85,10 @@ async def _notebook(handler: TkAIHandler, named: str | None) -> str:
     if not named:
         raise InvalidArguments("`notebook` is missing.", hint="Give the notebook's path.")
     await handler.services.ready()
-    return handler.services.workspace.contain(named)
+    workspace = handler.services.workspace
+    # Agents change text files as well.
+    return (
+        workspace.contain(named)
+        if named.lower().endswith(".ipynb")
+        else workspace.files.locate(named)
+    )
