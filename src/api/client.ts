@@ -51,7 +51,7 @@ export type PlanAnswer =
 export type ICellsByEntry = Record<number, string[]>;
 
 /** A provider that can be connected in the panel. */
-export type Provider = 'anthropic' | 'oauth' | 'compatible' | 'bedrock' | 'vertex';
+export type Provider = 'anthropic' | 'oauth' | 'compatible';
 
 /** A connection to a model, as a person enters it. */
 export interface INewConnection {
@@ -60,8 +60,6 @@ export interface INewConnection {
   secret: string | null;
   base_url: string;
   model: string;
-  region: string;
-  project: string;
 }
 
 /** HTTP statuses and codes of errors that a retry does not change, unless the server says so. */

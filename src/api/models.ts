@@ -466,16 +466,12 @@ export interface StandingInfo {
 }
 /** Connection that a user has entered in the panel, without its secret. */
 export interface StoredConnection {
-  /** anthropic, oauth, compatible, bedrock or vertex. */
+  /** anthropic, oauth or compatible. */
   provider: string;
-  /** The only address that the secret is sent to; None for a cloud's own. */
-  base_url: string | null;
+  /** The only address that the secret is sent to. */
+  base_url: string;
   /** The default model; empty for the provider's. */
   model: string;
-  /** A cloud's region; None for the others. */
-  region: string | null;
-  /** The Google Cloud project; None for the others. */
-  project: string | null;
   /** At most the last four characters of the secret; None without one, or if it is short. */
   ending: string | null;
   /** Whether chats use this connection; else another source takes precedence. */

@@ -12,8 +12,6 @@ const STORED: StoredConnection = {
   provider: 'compatible',
   base_url: 'https://gateway.example',
   model: 'claude-x',
-  region: null,
-  project: null,
   ending: '6789',
   in_force: true
 };
@@ -94,9 +92,7 @@ describe('Connect', () => {
     expect(input.autocomplete).toBe('off');
     page.answer = () => Promise.resolve(infoOf({ ...STORED, provider: 'anthropic' }));
     await press('Connect');
-    expect(page.sent).toEqual([
-      { provider: 'anthropic', secret: KEY, base_url: '', model: '', region: '', project: '' }
-    ]);
+    expect(page.sent).toEqual([{ provider: 'anthropic', secret: KEY, base_url: '', model: '' }]);
     expect(page.changes).toBe(1);
     expect(container.textContent).toContain('The key ends in …6789.');
     expect(container.innerHTML).not.toContain(KEY);
@@ -117,14 +113,15 @@ describe('Connect', () => {
     expect(screen.getByLabelText<HTMLInputElement>('Token').value).toBe('');
     choose(/Compatible endpoint/);
     expect(fields()).toEqual(['Base URL', 'Key or token', 'Model (optional)']);
-    choose(/Bedrock/);
-    expect(fields()).toEqual(['Region', 'Bedrock API key (optional)', 'Model (optional)']);
-    choose(/Vertex/);
-    expect(fields()).toEqual(['Region', 'Google Cloud project', 'Model (optional)']);
-    enter('Region', 'global');
-    enter('Google Cloud project', 'mine');
+    enter('Base URL', 'http://localhost:11434');
+    enter('Model (optional)', 'qwen3:8b');
     await press('Connect');
-    expect(page.sent[0]).toMatchObject({ provider: 'vertex', region: 'global', project: 'mine' });
+    expect(page.sent[0]).toEqual({
+      provider: 'compatible',
+      secret: '',
+      base_url: 'http://localhost:11434',
+      model: 'qwen3:8b'
+    });
   });
 
   it('names the field that is wrong, and moves the focus there', async () => {

@@ -7,7 +7,7 @@ import { Button } from './controls';
 import { Failure, problemOf } from './Problem';
 import { useServices } from './services';
 
-type FieldName = 'base_url' | 'secret' | 'region' | 'project' | 'model';
+type FieldName = 'base_url' | 'secret' | 'model';
 
 interface IField {
   name: FieldName;
@@ -111,7 +111,7 @@ function ConnectForm({ stored, connect }: IFormProps): JSX.Element {
   const [busy, setBusy] = useState(false);
   const providers = providersOf(trans);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
-  const { fields = [], tested } = providers.find(({ name }) => name === provider) ?? {};
+  const { fields = [] } = providers.find(({ name }) => name === provider) ?? {};
   const wrong = problem === null ? null : (problem.details?.['field'] as FieldName | undefined);
 
   useEffect(() => {
@@ -140,9 +140,7 @@ function ConnectForm({ stored, connect }: IFormProps): JSX.Element {
         // The server keeps the stored key for the same provider and address only.
         secret: secret === '' && stored?.provider === provider ? null : secret,
         base_url: textOf('base_url'),
-        model: textOf('model'),
-        region: textOf('region'),
-        project: textOf('project')
+        model: textOf('model')
       });
     } catch (error) {
       setBusy(false);
@@ -188,11 +186,7 @@ function ConnectForm({ stored, connect }: IFormProps): JSX.Element {
           {busy ? trans.__('Testing…') : trans.__('Connect')}
         </Button>
         <span className="tk-Form-note" aria-live="polite">
-          {busy
-            ? trans.__('One short message is sent to the provider.')
-            : tested === false
-              ? trans.__('Your first message tests it.')
-              : ''}
+          {busy && trans.__('One short message is sent to the provider.')}
         </span>
       </div>
     </form>
@@ -246,9 +240,9 @@ function Field({ id, field, value, keeps, problem }: IFieldProps): JSX.Element {
 /** The stored connection, without its key. */
 function Stored({ stored }: { stored: StoredConnection }): JSX.Element {
   const { trans } = useServices();
-  const { base_url, ending, in_force, model, region } = stored;
+  const { base_url, ending, in_force, model } = stored;
   const label = providersOf(trans).find(({ name }) => name === stored.provider)?.label;
-  const where = [base_url ?? region ?? '', model].filter(part => part !== '').join(', ');
+  const where = [base_url, model].filter(part => part !== '').join(', ');
   const kept = trans.__('It is kept in a file that only you can read.');
   return (
     <p>
@@ -263,8 +257,6 @@ interface IProvider {
   name: Provider;
   label: string;
   note: string;
-  /** Set if a connection is not tested before it is stored. */
-  tested?: false;
   fields: readonly IField[];
 }
 
@@ -272,12 +264,6 @@ interface IProvider {
 function providersOf(trans: TranslationBundle): IProvider[] {
   const kept = trans.__('Stored for your account only, and sent only to this provider.');
   const secret = { name: 'secret', hint: kept, required: true } as const;
-  const region = { name: 'region', label: trans.__('Region'), required: true } as const;
-  const model: IField = {
-    name: 'model',
-    label: trans.__('Model (optional)'),
-    hint: trans.__('Leave it empty for the provider’s default.')
-  };
   return [
     {
       name: 'anthropic',
@@ -309,45 +295,18 @@ function providersOf(trans: TranslationBundle): IProvider[] {
             'Leave it empty if the endpoint needs none. Stored for your account only, and sent only to this URL.'
           )
         },
-        { ...model, hint: trans.__('Leave it empty for the first model that the endpoint lists.') }
-      ]
-    },
-    {
-      name: 'bedrock',
-      label: trans.__('Amazon Bedrock'),
-      note: '',
-      tested: false,
-      fields: [
-        { ...region, placeholder: 'eu-west-1' },
         {
-          name: 'secret',
-          label: trans.__('Bedrock API key (optional)'),
-          hint: trans.__('Leave it empty to use the AWS credentials of the server.')
-        },
-        model
-      ]
-    },
-    {
-      name: 'vertex',
-      label: trans.__('Google Vertex AI'),
-      note: '',
-      tested: false,
-      fields: [
-        { ...region, placeholder: 'global' },
-        {
-          name: 'project',
-          label: trans.__('Google Cloud project'),
-          hint: trans.__('The Google credentials of the server are used.'),
-          required: true
-        },
-        model
+          name: 'model',
+          label: trans.__('Model (optional)'),
+          hint: trans.__('Leave it empty for the first model that the endpoint lists.')
+        }
       ]
     }
   ];
 }
 
 function valueOf(stored: StoredConnection, name: FieldName): string {
-  return name === 'secret' ? '' : (stored[name] ?? '');
+  return name === 'secret' ? '' : stored[name];
 }
 
 /** Return the source that is in force. */

@@ -112,8 +112,6 @@ async def test_a_connection_is_tested_stored_and_used(tmp_path: Path, model: Scr
         "provider": "compatible",
         "base_url": model.url,
         "model": MODEL,
-        "region": None,
-        "project": None,
         "ending": None,
         "in_force": True,
     }
@@ -218,8 +216,6 @@ async def test_a_server_that_does_not_answer_ends_the_test(
         (compatible("https://gateway.example", KEY, "a model"), "model"),
         (ConnectRequest(provider="anthropic"), "secret"),
         (ConnectRequest(provider="oauth", secret=""), "secret"),
-        (ConnectRequest(provider="bedrock"), "region"),
-        (ConnectRequest(provider="vertex", region="global"), "project"),
     ],
 )
 async def test_the_field_that_is_wrong_is_named(
@@ -243,42 +239,16 @@ async def test_a_stored_key_is_sent_to_its_own_address_only(
     assert again["models"]["model"] == "claude-other"
     assert {request.headers["X-Api-Key"] for request in model.requests} == {KEY}
     # Another address: it is forgotten.
-    async with ScriptedModel(Answer.of("Ready."), key=None).running() as other:
+    async with ScriptedModel(Answer.of("Ready."), Answer.of("Ready."), key=None).running() as other:
         await mine.connect(compatible(other.url, None, "m"))
         assert "X-Api-Key" not in other.requests[0].headers
         assert "Authorization" not in other.requests[0].headers
+        found = await mine.connect(compatible(other.url, CANARY, "m"))
+        assert found["stored"] is not None
+        assert found["stored"]["ending"] == "6789"
     assert KEY not in (tmp_path / "config" / FILE).read_text("utf-8")
     with pytest.raises(InvalidArguments):
         await mine.connect(ConnectRequest(provider="anthropic"))
-
-
-@pytest.mark.proves("connect:address")
-async def test_the_key_of_another_region_is_not_used_again(tmp_path: Path) -> None:
-    mine = models(tmp_path)
-    await mine.connect(ConnectRequest(provider="bedrock", secret=CANARY, region="eu-west-1"))
-    found = await mine.connect(ConnectRequest(provider="bedrock", region="eu-west-1", model="m"))
-    assert found["stored"] is not None
-    assert found["stored"]["ending"] == "6789"
-    found = await mine.connect(ConnectRequest(provider="bedrock", region="eu-west-2"))
-    assert found["stored"] is not None
-    assert (found["stored"]["region"], found["stored"]["ending"]) == ("eu-west-2", None)
-
-
-@pytest.mark.proves("connect:form")
-async def test_clouds_are_stored_without_a_request(tmp_path: Path) -> None:
-    mine = models(tmp_path)
-    found = await mine.connect(
-        ConnectRequest(provider="vertex", region="global", project="my-project")
-    )
-    assert (found["models"]["provider"], found["models"]["source"]) == ("vertex", "stored")
-    assert found["models"]["ready"]
-    environment = (await mine.provider()).environment
-    assert environment["ANTHROPIC_VERTEX_PROJECT_ID"] == "my-project"
-    assert environment["CLAUDE_CODE_USE_VERTEX"] == "1"
-    google = {"GOOGLE_APPLICATION_CREDENTIALS": "/elsewhere.json"}
-    provider = await models(tmp_path, google).provider()
-    assert (provider.source, provider.name) == ("stored", "vertex")
-    assert provider.environment.items() >= google.items()
 
 
 STORED = Connection({ADDRESS: ANTHROPIC, KEYS[0]: CANARY})
@@ -304,29 +274,18 @@ def test_the_server_s_own_provider_takes_precedence(name: str) -> None:
 
 @pytest.mark.proves("connect:address")
 def test_nothing_of_the_environment_leads_a_stored_key_elsewhere() -> None:
-    bedrock = Connection(
-        {
-            "CLAUDE_CODE_USE_BEDROCK": "1",
-            "AWS_BEARER_TOKEN_BEDROCK": CANARY,
-            "AWS_REGION": "eu-west-1",
-        }
-    )
     environment = {
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://evil.example",
-        "AWS_PROFILE": "evil",
-        "AWS_REGION": "us-east-1",
         "ANTHROPIC_CUSTOM_HEADERS": "X-Key: e",
         "ANTHROPIC_UNIX_SOCKET": "/tmp/s",
         "HTTPS_PROXY": "http://proxy.example",
         "ANTHROPIC_MODEL": "opus",
     }
-    found = choose(ProviderSettings(), environment, stored=bedrock)
+    found = choose(ProviderSettings(), environment, stored=STORED)
     assert (found.model, found.source) == ("opus", "stored")
     assert found.environment == {
-        "AWS_BEARER_TOKEN_BEDROCK": CANARY,
-        "AWS_REGION": "eu-west-1",
+        **STORED.variables,
         "ANTHROPIC_MODEL": "opus",
-        "CLAUDE_CODE_USE_BEDROCK": "1",
         "HTTPS_PROXY": "http://proxy.example",
     }
 
@@ -346,10 +305,9 @@ async def test_a_test_sends_nothing_of_the_environment(
 
 
 @pytest.mark.proves("connect:form")
-async def test_an_administrator_can_forbid_it(tmp_path: Path) -> None:
-    await models(tmp_path).connect(
-        ConnectRequest(provider="vertex", region="global", project="pro")
-    )
+async def test_an_administrator_can_forbid_it(tmp_path: Path, model: ScriptedModel) -> None:
+    model.add(Answer.of("Ready."))
+    await models(tmp_path).connect(compatible(model.url))
     forbidden = models(tmp_path, settings=ProviderSettings(connect=False))
     found = await forbidden.connection()
     assert not found["allowed"]

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tk_ai_extension.agent.acp.backend import known_agents
-from tk_ai_extension.agent.claude.providers import BEDROCK_KEY, CREDENTIALS, DIRECT
+from tk_ai_extension.agent.claude.providers import CREDENTIALS, DIRECT
 from tk_ai_extension.agent.process import inherited
 from tk_ai_extension.kernels.environment import inherited_environment
 
@@ -28,7 +28,8 @@ def in_kernel(monkeypatch: pytest.MonkeyPatch, *names: str) -> set[str]:
 @pytest.mark.proves("threat:secrets")
 def test_a_key_that_only_a_model_takes_reaches_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     of_claude = [pattern.replace("*", "ANY_KEY") for pattern in DIRECT if "*" in pattern]
-    names = {*CREDENTIALS, BEDROCK_KEY, *NOTEBOOKS_OWN, *of_claude, "ANTHROPIC_FOUNDRY_API_KEY"}
+    own = {"AWS_BEARER_TOKEN_BEDROCK", "ANTHROPIC_FOUNDRY_API_KEY"}
+    names = {*CREDENTIALS, *own, *NOTEBOOKS_OWN, *of_claude}
     assert in_kernel(monkeypatch, *names) == NOTEBOOKS_OWN
 
 

@@ -21,7 +21,14 @@ from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 __all__ = ["start_server"]
 
 ROUTE = "api/tk-ai/connection"
-VERTEX = {"provider": "vertex", "region": "global", "project": "my-project"}
+
+
+def body_of(method: str, model: ScriptedModel) -> dict[str, str] | None:
+    """The body of a request: a POST connects the model, which answers its test."""
+    if method != "POST":
+        return None
+    model.add(Answer.of("Ready."))
+    return {"provider": "compatible", "base_url": model.url, "secret": KEY}
 
 
 @pytest.fixture
@@ -49,7 +56,10 @@ def error_of(response: HTTPResponse) -> dict[str, Any]:
 
 @pytest.mark.proves("connect:form")
 async def test_only_the_server_s_own_pages_can_write_it(
-    ask: Ask, jp_auth_header: dict[str, str], is_stored: Callable[[], bool]
+    ask: Ask,
+    jp_auth_header: dict[str, str],
+    is_stored: Callable[[], bool],
+    scripted: ScriptedModel,
 ) -> None:
     login = await ask("GET", "api/me", **jp_auth_header)
     cookies = SimpleCookie("; ".join(login.headers.get_list("Set-Cookie")))
@@ -63,7 +73,7 @@ async def test_only_the_server_s_own_pages_can_write_it(
         ({"Cookie": cookie, "X_XSRFToken": cookies["_xsrf"].value}, 200),
     ):
         for method in ("POST", "DELETE"):
-            response = await ask(method, ROUTE, VERTEX if method == "POST" else None, **headers)
+            response = await ask(method, ROUTE, body_of(method, scripted), **headers)
             assert response.code == status, (method, headers.keys())
             assert is_stored() is (status == 200 and method == "POST")
 
@@ -78,12 +88,16 @@ class TestOtherOrigins:
 
     @pytest.mark.proves("connect:form")
     async def test_pages_of_allowed_origins_cannot_write_it(
-        self, ask: Ask, jp_auth_header: dict[str, str], is_stored: Callable[[], bool]
+        self,
+        ask: Ask,
+        jp_auth_header: dict[str, str],
+        is_stored: Callable[[], bool],
+        scripted: ScriptedModel,
     ) -> None:
         headers = {**jp_auth_header, "Origin": "https://other.example"}
         assert (await ask("GET", "api/tk-ai/models", **headers)).code == 200
         for method in ("POST", "DELETE"):
-            response = await ask(method, ROUTE, VERTEX if method == "POST" else None, **headers)
+            response = await ask(method, ROUTE, body_of(method, scripted), **headers)
             assert response.code == 403
             assert "this origin" in error_of(response)["message"]
         assert not is_stored()
@@ -92,19 +106,19 @@ class TestOtherOrigins:
 @pytest.mark.proves("connect:form")
 async def test_another_user_cannot_write_it(
     ask: Ask,
-    extension: Any,
     jp_auth_header: dict[str, str],
     is_stored: Callable[[], bool],
+    scripted: ScriptedModel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert (await ask("POST", ROUTE, VERTEX, **jp_auth_header)).code == 200
+    assert (await ask("POST", ROUTE, body_of("POST", scripted), **jp_auth_header)).code == 200
     monkeypatch.setattr(
         "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
     )
     found = json.loads((await ask("GET", ROUTE, **jp_auth_header)).body)
     assert (found["allowed"], found["stored"]) == (False, None)
     for method in ("POST", "DELETE"):
-        response = await ask(method, ROUTE, VERTEX if method == "POST" else None, **jp_auth_header)
+        response = await ask(method, ROUTE, body_of(method, scripted), **jp_auth_header)
         assert (response.code, error_of(response)["code"]) == (403, "permission_denied")
     assert is_stored()
     # On a JupyterHub the server belongs to the Hub's user.
@@ -126,11 +140,15 @@ class TestForbidden:
 
     @pytest.mark.proves("connect:form")
     async def test_it_says_whom_to_ask(
-        self, ask: Ask, jp_auth_header: dict[str, str], is_stored: Callable[[], bool]
+        self,
+        ask: Ask,
+        jp_auth_header: dict[str, str],
+        is_stored: Callable[[], bool],
+        scripted: ScriptedModel,
     ) -> None:
         found = json.loads((await ask("GET", ROUTE, **jp_auth_header)).body)
         assert not found["allowed"]
-        response = await ask("POST", ROUTE, VERTEX, **jp_auth_header)
+        response = await ask("POST", ROUTE, body_of("POST", scripted), **jp_auth_header)
         assert (response.code, error_of(response)["code"]) == (403, "permission_denied")
         assert "administrator" in error_of(response)["hint"]
         assert not is_stored()

@@ -44,12 +44,10 @@ class ConnectRequest(RequestBody):
         secret: A key or a token; null keeps the stored one, for the same provider and address only.
     """
 
-    provider: Literal["anthropic", "oauth", "compatible", "bedrock", "vertex"]
+    provider: Literal["anthropic", "oauth", "compatible"]
     secret: Annotated[str | None, Field(max_length=8_000, repr=False)] = None
     base_url: _Short = ""
     model: _Short = ""
-    region: _Short = ""
-    project: _Short = ""
 
 
 class _Attachment(RequestBody):

@@ -27,14 +27,9 @@ from pydantic import TypeAdapter, ValidationError
 from tk_ai_extension.agent.claude.providers import (
     ADDRESS,
     ANTHROPIC,
-    BEDROCK_KEY,
-    BEDROCK_REGION,
     KEYS,
     MODEL,
     OAUTH,
-    SWITCHES,
-    VERTEX_PROJECT,
-    VERTEX_REGION,
     Connection,
     ConnectionInfo,
     Provider,
@@ -252,13 +247,8 @@ class ClaudeModels:
 
 
 async def _tested(connection: Connection) -> Connection:
-    """Return a connection that works, with the models that its provider lists.
-
-    Clouds are not asked: they find their credentials, and sign each request, only in Claude's process.
-    """
+    """Return a connection that works, with the models that its provider lists."""
     values = connection.variables
-    if ADDRESS not in values:
-        return connection
     api = await asyncio.to_thread(MessagesApi, values, TIMEOUT)
     try:
         models = (await api.models())[:MAX_MODELS]
@@ -301,7 +291,7 @@ def _entered(new: ConnectRequest, stored: Connection | None) -> Connection:
     if new.secret is not None:
         secret = _checked("secret", new.secret) if new.secret else ""
     else:
-        secret = known.get(secrets[0], "") if secrets and place.items() <= known.items() else ""
+        secret = known.get(secrets[0], "") if place.items() <= known.items() else ""
     if not secret and new.provider in ("anthropic", "oauth"):
         raise _invalid("secret")
     values = place | (dict.fromkeys(secrets, secret) if secret else {})
@@ -320,19 +310,9 @@ def _place(new: ConnectRequest) -> tuple[dict[str, str], tuple[str, ...]]:
         case "compatible":
             # A gateway may take its key as a bearer token.
             return {ADDRESS: _address(new.base_url)}, KEYS
-        case "bedrock":
-            region = _checked("region", new.region)
-            return {SWITCHES["bedrock"]: "1", BEDROCK_REGION: region}, (BEDROCK_KEY,)
-        case "vertex":
-            place = {
-                SWITCHES["vertex"]: "1",
-                VERTEX_REGION: _checked("region", new.region),
-                VERTEX_PROJECT: _checked("project", new.project),
-            }
-            return place, ()
 
 
-_NAMES = {"secret": "key or token", "base_url": "base URL", "project": "Google Cloud project"}
+_NAMES = {"secret": "key or token", "base_url": "base URL"}
 """Fields of the form whose names are not those that a person reads."""
 
 

@@ -46,10 +46,6 @@ ADDRESS = "ANTHROPIC_BASE_URL"
 MODEL = "ANTHROPIC_MODEL"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 OAUTH = "CLAUDE_CODE_OAUTH_TOKEN"
-BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
-BEDROCK_REGION = "AWS_REGION"
-VERTEX_REGION = "CLOUD_ML_REGION"
-VERTEX_PROJECT = "ANTHROPIC_VERTEX_PROJECT_ID"
 CREDENTIALS = (*KEYS, OAUTH)
 """Variables that are read from a file of keys."""
 
@@ -94,20 +90,16 @@ class StoredConnection(TypedDict):
     """Connection that a user has entered in the panel, without its secret.
 
     Attributes:
-        provider: anthropic, oauth, compatible, bedrock or vertex.
-        base_url: The only address that the secret is sent to; None for a cloud's own.
+        provider: anthropic, oauth or compatible.
+        base_url: The only address that the secret is sent to.
         model: The default model; empty for the provider's.
-        region: A cloud's region; None for the others.
-        project: The Google Cloud project; None for the others.
         ending: At most the last four characters of the secret; None without one, or if it is short.
         in_force: Whether chats use this connection; else another source takes precedence.
     """
 
     provider: str
-    base_url: str | None
+    base_url: str
     model: str
-    region: str | None
-    project: str | None
     ending: str | None
     in_force: bool
 
@@ -160,18 +152,15 @@ class Connection:
     @property
     def secret(self) -> str:
         """The key or token; empty for none."""
-        found = [self.variables.get(name) for name in (*CREDENTIALS, BEDROCK_KEY)]
-        return next((each for each in found if each), "")
+        return next((self.variables[name] for name in CREDENTIALS if name in self.variables), "")
 
     def described(self, *, in_force: bool) -> StoredConnection:
         """Return the connection without its secret."""
         values = self.variables
         return {
             "provider": provider_of(values),
-            "base_url": values.get(ADDRESS),
+            "base_url": values.get(ADDRESS, ""),
             "model": values.get(MODEL, ""),
-            "region": values.get(BEDROCK_REGION) or values.get(VERTEX_REGION),
-            "project": values.get(VERTEX_PROJECT),
             # Of a short one they would be much of it.
             "ending": self.secret[-4:] if len(self.secret) >= 16 else None,
             "in_force": in_force,
@@ -262,9 +251,7 @@ def choose(
     name, listed = provider_of(values), ()
     if stored and name == "tour":
         name, source, listed = provider_of(stored.variables), "stored", stored.models
-        # A cloud without a key finds its credentials in the server's environment.
-        cloud = () if stored.secret else CLOUDS.get(name, ())
-        values = _matching(values, (*cloud, *SHARED)) | dict(stored.variables)
+        values = _matching(values, SHARED) | dict(stored.variables)
     else:
         values = _matching(values, (*DIRECT, *CLOUDS.get(name, ()), *NETWORK))
         used = {"anthropic": KEYS, "compatible": KEYS, "oauth": (OAUTH,)}.get(name, ())
