@@ -8,7 +8,7 @@ import pytest
 
 from tk_ai_extension.agent.acp.backend import known_agents
 from tk_ai_extension.agent.claude.providers import CREDENTIALS, DIRECT
-from tk_ai_extension.agent.process import inherited
+from tk_ai_extension.agent.process import INHERITED, matching
 from tk_ai_extension.kernels.environment import inherited_environment
 
 NOTEBOOKS_OWN = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
@@ -48,6 +48,6 @@ def test_a_token_of_the_server_reaches_no_kernel_and_no_agent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert in_kernel(monkeypatch, *SERVERS_OWN, "HARMLESS") == {"HARMLESS"}
-    assert not SERVERS_OWN & set(inherited(os.environ))
+    assert not SERVERS_OWN & set(matching(os.environ, INHERITED))
     for agent in known_agents({}).values():
         assert not SERVERS_OWN & set(agent.process_environment(os.environ)), agent.name

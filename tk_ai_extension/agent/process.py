@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 import shutil
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote, unquote
 
+from tk_ai_extension.kernels.environment import SECRET_WORDS, matches
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.private_files import make_private
 
@@ -26,9 +25,6 @@ INHERITED = (
     "NUMBER_OF_PROCESSORS",
 )
 """Variables (`fnmatch`) that an agent's process inherits, in addition to those of its provider."""
-
-SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_HEADERS")
-"""Names (`fnmatch`) of variables that may hold a secret."""
 
 MIN_SECRET = 4
 """Minimum length of a secret: a shorter one would garble each text."""
@@ -112,19 +108,13 @@ class AgentCommand:
 
     def process_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of its process, made from the server's."""
-        wanted = (*self.variables, *NETWORK)
-        passed = {name: value for name, value in environment.items() if matches(name, wanted)}
-        return {**inherited(environment), **passed, **self.environment}
+        wanted = (*INHERITED, *self.variables, *NETWORK)
+        return {**matching(environment, wanted), **self.environment}
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a variable matches one of these patterns."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that an agent's process inherits, except those of its provider."""
-    return {name: value for name, value in environment.items() if matches(name, INHERITED)}
+def matching(values: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+    """Return the variables that match one of these patterns."""
+    return {name: value for name, value in values.items() if matches(name, patterns)}
 
 
 def secrets_of(*environments: Mapping[str, str]) -> tuple[str, ...]:
@@ -187,14 +177,11 @@ def make_work_folder(state: Path, name: str) -> Path:
     """Create the folder of this name in a folder of mode 0700, and return it.
 
     Raises:
-        AgentUnavailable: It cannot be created, or its mode cannot be set.
+        AgentUnavailable: It cannot be created.
     """
     folder = state / name
     try:
         make_private(folder)
-        # In a folder that is private already, a read-only disk is no obstacle.
-        if os.name != "nt" and state.stat().st_mode & 0o077:
-            state.chmod(0o700)
     except OSError as error:
         raise AgentUnavailable(
             f"The folder {folder} cannot be used: {error.strerror or type(error).__name__}.",

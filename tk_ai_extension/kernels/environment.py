@@ -16,7 +16,7 @@ from tk_ai_extension.model.agent_variables import SECRETS
 def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
     """Return an environment without the variables whose names match a pattern (`fnmatch`)."""
     left_out = tuple(patterns)
-    return {name: value for name, value in environment.items() if not _matches(name, left_out)}
+    return {name: value for name, value in environment.items() if not matches(name, left_out)}
 
 
 def inherited_environment(secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -37,8 +37,8 @@ ALLOWED = (
 )
 """Names and patterns (`fnmatch`) of variables that programs need to find and show things."""
 
-SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*")
-"""Patterns (`fnmatch`) of names that are never allowed, even if `ALLOWED` matches."""
+SECRET_WORDS = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_HEADERS")
+"""Patterns (`fnmatch`) of names of variables that may hold a secret."""
 
 
 def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
@@ -46,7 +46,7 @@ def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[st
 
     Args:
         environment: All variables.
-        more: Names or patterns in addition to `ALLOWED`; `SECRET_WORDS` does not apply to them.
+        more: Names or patterns in addition to those of `ALLOWED` that hold no secret by their names.
 
     >>> allowed({"PATH": "/bin", "LC_TOKEN": "1", "DATA": "x"}, more=["DATA"])
     {'PATH': '/bin', 'DATA': 'x'}
@@ -55,9 +55,10 @@ def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[st
     return {
         name: value
         for name, value in environment.items()
-        if _matches(name, named) or (_matches(name, ALLOWED) and not _matches(name, SECRET_WORDS))
+        if matches(name, named) or (matches(name, ALLOWED) and not matches(name, SECRET_WORDS))
     }
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a variable matches one of these patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

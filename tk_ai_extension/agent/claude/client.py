@@ -48,15 +48,15 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.process import (
-    SECRET_WORDS,
+    INHERITED,
     gc_paused,
-    inherited,
     make_work_folder,
-    matches,
+    matching,
 )
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.kernels.environment import SECRET_WORDS
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, NoModel
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
@@ -127,9 +127,7 @@ class ClaudeBackend:
 
     async def start(self, config: SessionConfig) -> AgentSession:
         """Start a process."""
-        provider = config.provider
-        if not isinstance(provider, Provider):
-            raise TypeError("Expected a provider of Claude.")
+        provider = cast("Provider", config.provider)
         if provider.name == "tour":
             return TourSession(config.call)
         await asyncio.to_thread(_import_sdk)
@@ -473,7 +471,9 @@ def _options(
         resume_session_at=None if session.history is None else session.history.position,
         cwd=work,
         # The SDK adds the server's environment: the other variables are empty.
-        env=dict.fromkeys(os.environ, "") | inherited(os.environ) | _environment(provider, folder),
+        env=dict.fromkeys(os.environ, "")
+        | matching(os.environ, INHERITED)
+        | _environment(provider, folder),
         stderr=lambda line: logger.debug("claude: %s", provider.redact(line)),
         max_buffer_size=64 << 20,
         extra_args=_user_servers(folder, session, provider),
@@ -487,7 +487,7 @@ def _user_servers(
     if not session.servers:
         return {}
     # The CLI's own environment may have a key of the provider.
-    hidden = {name: "" for name in provider.environment if matches(name, SECRET_WORDS)}
+    hidden = dict.fromkeys(matching(provider.environment, SECRET_WORDS), "")
     servers = {
         each.name: {"type": "http", "url": each.url, "headers": each.headers}
         if each.url

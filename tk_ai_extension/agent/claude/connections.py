@@ -238,7 +238,7 @@ class ClaudeModels:
                 file = self._root / Path(settings.secrets_file).expanduser()
                 keys = parse(read_private(file, refused_bits=0o022) or "", str(file))
         except PrivateFileError as error:
-            return choose(settings, self._environment, problem=error.message), stored
+            return replace(choose(settings, self._environment), problem=error.message), stored
         found = choose(settings, self._environment, keys, stored if settings.connect else None)
         if found.name == "tour" and settings.connect:
             # Nothing else answers: the user learns why.

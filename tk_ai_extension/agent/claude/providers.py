@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from tk_ai_extension.agent.process import (
     NETWORK,
     ModelProvider,
-    matches,
+    matching,
     redacted,
     secrets_of,
 )
@@ -149,20 +149,16 @@ class Connection:
     variables: Mapping[str, str] = field(repr=False)
     models: tuple[str, ...] = ()
 
-    @property
-    def secret(self) -> str:
-        """The key or token; empty for none."""
-        return next((self.variables[name] for name in CREDENTIALS if name in self.variables), "")
-
     def described(self, *, in_force: bool) -> StoredConnection:
         """Return the connection without its secret."""
         values = self.variables
+        secret = next((values[name] for name in CREDENTIALS if name in values), "")
         return {
             "provider": provider_of(values),
             "base_url": values.get(ADDRESS, ""),
             "model": values.get(MODEL, ""),
             # Of a short one they would be much of it.
-            "ending": self.secret[-4:] if len(self.secret) >= 16 else None,
+            "ending": secret[-4:] if len(secret) >= 16 else None,
             "in_force": in_force,
         }
 
@@ -226,8 +222,6 @@ def choose(
     environment: Mapping[str, str],
     keys: Mapping[str, str] | None = None,
     stored: Connection | None = None,
-    *,
-    problem: str | None = None,
 ) -> Provider:
     """Select the provider.
 
@@ -237,10 +231,9 @@ def choose(
         keys: The variables in the file of keys that the settings name. Only `CREDENTIALS` count, and
             only where the environment has none.
         stored: The connection of the panel. It is used as a whole, where the server has no provider.
-        problem: The problem with a file, if any.
     """
     keys = keys or {}
-    values = {name: value for name, value in _matching(environment, TAKEN).items() if value}
+    values = {name: value for name, value in matching(environment, TAKEN).items() if value}
     if settings.base_url:
         values[ADDRESS] = settings.base_url
     found: dict[str, str] = {}
@@ -251,9 +244,9 @@ def choose(
     name, listed = provider_of(values), ()
     if stored and name == "tour":
         name, source, listed = provider_of(stored.variables), "stored", stored.models
-        values = _matching(values, SHARED) | dict(stored.variables)
+        values = matching(values, SHARED) | dict(stored.variables)
     else:
-        values = _matching(values, (*DIRECT, *CLOUDS.get(name, ()), *NETWORK))
+        values = matching(values, (*DIRECT, *CLOUDS.get(name, ()), *NETWORK))
         used = {"anthropic": KEYS, "compatible": KEYS, "oauth": (OAUTH,)}.get(name, ())
         for other in set(CREDENTIALS).difference(used):
             values.pop(other, None)
@@ -268,7 +261,7 @@ def choose(
         model=model,
         models=models,
         thinking=not small,
-        problem=problem or _problem(values, model),
+        problem=_problem(values, model),
         source=source,
         secrets=secrets,
     )
@@ -312,11 +305,6 @@ def beside_proxies(environment: Mapping[str, str]) -> dict[str, str]:
 def is_local(url: str) -> bool:
     """Whether an address is on this machine."""
     return host_of(url) in {"127.0.0.1", "localhost", "::1"}
-
-
-def _matching(values: Mapping[str, str], patterns: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables that match one of these patterns."""
-    return {name: value for name, value in values.items() if matches(name, patterns)}
 
 
 def _models(
