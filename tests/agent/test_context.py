@@ -82,7 +82,7 @@ async def test_attachments_go_along(echoing: Talk, harness: ToolHarness) -> None
     assert "third = 3" in seen[seen.index("Attached cell:") :]
     assert "Remember the milk." in seen
     assert "Attached file ../outside.txt: " in seen
-    kept = await echoing.chats.events(USER, (await echoing.chats.list(USER))[0][0].id)
+    kept = (await echoing.chats.page(USER, (await echoing.chats.list(USER))[0][0].id))[0]
     assert of_kind(kept, "message")[0]["attachments"] == [
         *("Cell 2", "notes.txt", "../outside.txt", "picture")
     ]

@@ -48,7 +48,7 @@ async def test_claude_goes_on_from_before_the_replaced_message_and_knows_no_more
     assert "plum" not in conversation(again)
     texts = [
         event.data["text"]
-        for event in await again.chats.events(USER, chat)
+        for event in (await again.chats.page(USER, chat))[0]
         if "replaces" in event.data
     ]
     assert texts == [

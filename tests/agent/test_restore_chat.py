@@ -52,7 +52,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(
     assert taken.stayed == (cell,)
     assert "edited since" in taken.left[0]
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1", "d = 2"]
-    events = await echoing.chats.events(USER, chat)
+    events = (await echoing.chats.page(USER, chat))[0]
     (restored,) = of_kind(events, "restored")
     assert restored["notebooks"][0]["stayed"] == [cell]
     ended = [event for event in events if event.turn == running.turn]
@@ -85,5 +85,5 @@ async def test_a_turn_is_tried_again_without_its_changes(
     )
     assert again[-1].data["end"] == "done"
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1"]
-    kinds = [event.kind for event in await echoing.chats.events(USER, chat)]
+    kinds = [event.kind for event in (await echoing.chats.page(USER, chat))[0]]
     assert kinds.count("restored") == 1

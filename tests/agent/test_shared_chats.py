@@ -44,13 +44,13 @@ async def test_a_chat_that_is_answered_in_one_server_is_refused_in_another_and_g
             await deed
     await one.chats.stop(USER, running.chat)
     assert (await until(running, "done")).data["end"] == "stopped"
-    await one.chats.events(USER, running.chat)
+    await one.chats.page(USER, running.chat)
 
     assert (await other.say("Hello.", chat=running.chat))[-1].data["text"] == "Hello."
-    await other.chats.events(USER, running.chat)
+    await other.chats.page(USER, running.chat)
     recalled = await one.say("recall", chat=running.chat)
     assert recalled[-1].data["text"].splitlines() == ["wait", "Hello."]
-    events = await one.chats.events(USER, running.chat)
+    events = (await one.chats.page(USER, running.chat))[0]
     assert len({event.id for event in events}) == len(events)
 
 
@@ -66,7 +66,7 @@ async def test_the_turn_of_a_killed_server_is_ended_by_the_next_one(
     before = servers[0]
     running = await before.send("wait", id="1")
     await until(running, "text")
-    await before.chats.events(USER, running.chat)
+    await before.chats.page(USER, running.chat)
     copy = tmp_path / "next" / "chats" / "chats.sqlite"
     copy.parent.mkdir(parents=True)
     with (

@@ -37,6 +37,7 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     ToolError,
 )
+from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
 from tk_ai_extension.workspace.journal import JournalEntry
@@ -134,29 +135,22 @@ class Chats:
         """Whether a turn of a chat is running or queued in this server."""
         return (live := self._live.get(chat.id)) is not None and live.busy
 
-    async def events(
-        self, user: str, chat_id: str, *, replaced: bool = True
-    ) -> builtins.list[Event]:
-        """Return the events of a chat so far; without ``replaced``, none of replaced turns."""
-        await self._saved(user, chat_id)
-        events = await self._store.events(chat_id)
-        if replaced:
-            return events
-        turns = await self._store.turns(chat_id)
-        return [event for event in events if turns.get(event.turn)]
-
     async def export(self, user: str, chat_id: str, *, as_notebook: bool = False) -> str:
         """Return a chat as Markdown, without replaced turns, or as the JSON of a notebook.
 
         The notebook has a Markdown cell for each part: code cells could run again by accident.
         """
         chat = await self.get(user, chat_id)
-        events = await self.events(user, chat_id, replaced=False)
+        await self._saved(user, chat_id)
+        turns = await self._store.turns(chat_id)
+        events = [each for each in await self._store.events(chat_id) if turns.get(each.turn)]
         return await asyncio.to_thread(
             _exported, chat, events, self._services.agent_of, as_notebook=as_notebook
         )
 
-    async def page(self, user: str, chat_id: str, after: int = 0) -> tuple[Sequence[Event], bool]:
+    async def page(
+        self, user: str, chat_id: str, after: int = 0
+    ) -> tuple[builtins.list[Event], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow."""
         await self._saved(user, chat_id)
         return await self._store.page(chat_id, after)
@@ -497,8 +491,7 @@ def _part(event: Event, agent_of: Callable[[str], AgentBackend]) -> str:
             arguments = json.dumps(data["arguments"], indent=1, ensure_ascii=False)
             return f"**{data['tool']}**\n\n{_fenced(arguments, 'json')}"
         case "tool_result":
-            said, left = data["text"][:MAX_RESULT], len(data["text"]) - MAX_RESULT
-            return _fenced(f"{said}\n… {left:,} more characters" if left > 0 else said)
+            return _fenced(shorten(data["text"], MAX_RESULT).text)
         case "notice":
             return f"*{data['text']}*"
         case "error":

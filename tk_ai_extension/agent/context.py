@@ -32,6 +32,7 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Image, Registry, ToolContext
 from tk_ai_extension.tools.runs import present
@@ -156,7 +157,7 @@ class _ContextReader:
                     )
                 case FileAttachment(path=path):
                     text = await self._context.workspace.files.read_text(path)
-                    return f"Attached file {path}:\n{_cut(text, FILE)}", ()
+                    return f"Attached file {path}:\n{shorten(text, FILE).text}", ()
                 case FolderAttachment(path=path):
                     files = await self._call("list_files", path=path.strip("/"), limit=200)
                     return f"Attached folder {path or 'at the root'}:\n{files}", ()
@@ -183,7 +184,7 @@ class _ContextReader:
             return f"{what}: {name}, {size}; read_cell shows it.", ()
         result = await self._registry.call("read_cell", {"cell": found.key}, self._context)
         budget = len(found.source) + PART
-        return f"{what}:\n{_cut(result.full_text(), budget)}", result.images
+        return f"{what}:\n{shorten(result.full_text(), budget).text}", result.images
 
     async def _output(self, attachment: OutputAttachment | ErrorAttachment) -> _Part:
         """Return one output of a cell, all, or its last error; its source does not count as read."""
@@ -221,7 +222,7 @@ class _ContextReader:
             place = f"cell {selection.cell}"
             with suppress(ToolError):
                 place = f"cell {(await self._find(selection.cell))[0]}"
-        text = _cut(selection.text, PART)
+        text = shorten(selection.text, PART).text
         return f"Attached selection, {selection.lines} of {place}, as the person saw it:\n{text}"
 
     async def _text(self, tool: str, **arguments: Any) -> str:
@@ -234,14 +235,7 @@ class _ContextReader:
     async def _call(self, tool: str, **arguments: Any) -> str:
         """Return a tool's result as text."""
         result = await self._registry.call(tool, arguments, self._context)
-        return _cut(result.full_text(), PART)
-
-
-def _cut(text: str, budget: int) -> str:
-    if len(text) <= budget:
-        return text
-    half = budget // 2
-    return f"{text[:half]}\n[… {len(text) - budget:,} characters left out …]\n{text[-half:]}"
+        return shorten(result.full_text(), PART).text
 
 
 def _unforged(text: str) -> str:

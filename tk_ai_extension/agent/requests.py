@@ -221,8 +221,6 @@ class ChatRequest(RequestBody):
             raise PydanticCustomError("no_chat", "`replaces` and `approves` require `chat`")
         if self.approves is not None and (self.replaces is not None or self.mode == "plan"):
             raise PydanticCustomError("no_plan", "`approves` takes no `replaces` and another mode")
-        if self.undo_replaced and self.replaces is None:
-            raise PydanticCustomError("no_turn", "`undo_replaced` requires `replaces`")
         return self
 
 

@@ -44,6 +44,7 @@ from tk_ai_extension.agent.events import (
     Used,
 )
 from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
 from tk_ai_extension.tools.registry import argument_proposal
 from tk_ai_extension.workspace.permission_requests import Effect
@@ -306,9 +307,7 @@ class Translator:
 
 def _answered(call: ReportedCall) -> ToolAnswered:
     diffs = [f"{each.path}: changed" for each in call.diffs]
-    text = "\n".join([*diffs, call.text]).strip()
-    if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} characters left out]"
+    text = shorten("\n".join([*diffs, call.text]).strip(), MAX_TEXT).text
     return result_of_agent(
         call.report.tool_call_id, call.name, text, ok=call.report.status == "completed"
     )
