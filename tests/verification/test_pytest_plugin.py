@@ -14,7 +14,7 @@ from tests.proofs import ROOT
 
 PLUGIN = "tk_ai_extension.verification.pytest_plugin"
 
-LOADED = (PLUGIN, "tk_ai_extension.verification", "tk_ai_extension.verification.options")
+LOADED = (PLUGIN, "tk_ai_extension.verification")
 """What of the package is imported without the option."""
 
 pytestmark = pytest.mark.proves("verify:run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from tk_ai_extension.cli.parsing import (
     Parser,
     add_notebook,
     command_parser,
+    json_of,
     signature,
 )
 from tk_ai_extension.cli.project import KERNELS, Refused
@@ -32,7 +32,7 @@ from tk_ai_extension.cli.session import (
     Session,
     write_err,
 )
-from tk_ai_extension.verification.options import OPTIONS
+from tk_ai_extension.verification import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,18 +116,6 @@ def read_text(name: str) -> str:
 def source_of(given: str) -> str:
     """Return a source of the command line; ``-`` reads standard input without its last newline."""
     return read_text(STDIN).removesuffix("\n") if given == STDIN else given
-
-
-def read_json(name: str) -> Any:
-    """Return the value in a file, or on standard input for ``-``.
-
-    Raises:
-        Refused: it is not JSON.
-    """
-    try:
-        return json.loads(read_text(name))
-    except ValueError as error:
-        raise Refused(f"{name} is not JSON: {error}") from None
 
 
 def _named(session: Session, args: argparse.Namespace) -> tuple[Server, dict[str, str]]:
@@ -527,12 +515,13 @@ def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespac
     # `search` takes a folder, too.
     path = session.path(arguments.get("notebook")) if "notebook" in properties else None
     server = session.server(path, changes=tool["effect"] != "READ")
-    arguments = session.located(server, arguments)
-    is_named = arguments.get("text", "").startswith("# %% notebook: ")
-    if "notebook" in properties and not (is_named or {"notebook", "kernel_id"} & set(arguments)):
-        arguments |= notebook_argument(session, server, None)
-    if "path" in properties and "path" not in tool["input_schema"].get("required", ()):
-        arguments.setdefault("path", session.there(server, session.project.root))
+    is_named = "kernel_id" in arguments or arguments.get("text", "").startswith("# %% notebook: ")
+    if "notebook" in arguments or ("notebook" in properties and not is_named):
+        arguments |= notebook_argument(session, server, arguments.get("notebook"))
+    if given := arguments.get("path"):
+        arguments["path"] = session.there(server, os.path.abspath(given), given)
+    elif "path" in properties and "path" not in tool["input_schema"].get("required", ()):
+        arguments["path"] = session.there(server, session.project.root)
     if "wait" in properties and name != "edit_cells":
         return session.finish(session.run(server, name, **arguments))
     answer = session.call(server, name, **arguments)
@@ -553,7 +542,7 @@ def _given(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) 
     for name, value in arguments.items():
         if value == STDIN and name != "text":
             is_text = properties[name].get("type") == "string"
-            arguments[name] = source_of(value) if is_text else read_json(value)
+            arguments[name] = source_of(value) if is_text else json_of(read_text(value))
     match tool["name"]:
         case "use_notebook":
             arguments["mode"] = "create"

@@ -183,15 +183,19 @@ def _converter(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     if isinstance(kinds, list):
         # A cell: an id or an index; the tool tells them apart.
         return str
-    return {"string": str, "integer": int, "number": float}.get(str(kinds), _json)
+    return {"string": str, "integer": int, "number": float}.get(str(kinds), json_of)
 
 
-def _json(text: str) -> Any:
-    """Parse JSON; ``-`` stays as it is: the caller reads standard input."""
+def json_of(text: str) -> Any:
+    """Parse JSON; ``-`` stays as it is: the caller reads standard input.
+
+    Raises:
+        Refused: It is not JSON.
+    """
     try:
         return STDIN if text == STDIN else json.loads(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"not JSON: {error}") from None
+        raise Refused(f"not JSON: {error}") from None
 
 
 def first_sentence(text: str) -> str:

@@ -355,18 +355,12 @@ def start_server(project: Project) -> Server:
     """
     lock = project.lock()
     try:
-        server = own_server(project)
-        if server is None:
-            _launch(project)
-            server = own_server(project)
+        return own_server(project) or _launch(project)
     finally:
         os.close(lock)
-    if server is None:
-        raise Refused(f"the server stopped at once; see {project.log}.")
-    return server
 
 
-def _launch(project: Project) -> None:
+def _launch(project: Project) -> Server:
     import subprocess
 
     with open(project.log, "ab") as log:
@@ -382,9 +376,13 @@ def _launch(project: Project) -> None:
     assert process.stdout is not None
     with process.stdout as words:
         said = words.readline().decode().strip()
-    if said != LISTENS:
-        raise Refused(said or f"the server stopped at once; see {project.log}.")
     process.returncode = 0  # It keeps running: do not wait for it.
+    server = own_server(project) if said == LISTENS else None
+    if server is None:
+        raise Refused(
+            said.removeprefix(LISTENS) or f"the server stopped at once; see {project.log}."
+        )
+    return server
 
 
 def stop_server(project: Project) -> bool:

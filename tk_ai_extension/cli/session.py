@@ -103,16 +103,6 @@ class Session:
         place = path or self.current or self.project.root
         return server_of(self.project, place, changes=changes) or start_server(self.project)
 
-    def located(self, server: Server, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a tool's arguments with paths as the server has them."""
-        located = dict(arguments)
-        for name in ("notebook", "path"):
-            given = located.get(name)
-            if isinstance(given, str) and given:
-                path = self.path(given) if name == "notebook" else os.path.abspath(given)
-                located[name] = given if path is None else self.there(server, path, given)
-        return located
-
     def there(self, server: Server, path: str, given: str = "") -> str:
         """Return an absolute path as the server has it: relative to its folder.
 

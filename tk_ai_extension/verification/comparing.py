@@ -58,19 +58,8 @@ class Sanitizer:
         Raises:
             InvalidArguments: The pattern or the replacement is invalid, or it took too long.
         """
-        return self._apply(self.pattern, text)
-
-    def check(self) -> None:
-        """Check the pattern and the replacement, which is parsed at the first match.
-
-        Raises:
-            InvalidArguments: One of them is invalid.
-        """
-        self._apply(f"(?:{self.pattern})|", "")
-
-    def _apply(self, pattern: str, text: str) -> str:
         try:
-            return regex.sub(pattern, self.replacement, text, timeout=SECONDS, concurrent=True)
+            return regex.sub(self.pattern, self.replacement, text, timeout=SECONDS, concurrent=True)
         except (regex.error, IndexError, TimeoutError) as error:
             is_slow = isinstance(error, TimeoutError)
             problem = "took too long" if is_slow else f"is not valid: {error}"
@@ -153,9 +142,9 @@ def _sanitizers_in(text: str) -> Iterator[Sanitizer]:
             hint="Each one is a line `regex: PATTERN`, followed by a line `replace: TEXT`.",
         )
     for pattern, replacement in found:
-        sanitizer = Sanitizer(pattern, replacement)
-        sanitizer.check()
-        yield sanitizer
+        # The replacement is parsed at the first match.
+        Sanitizer(f"(?:{pattern})|", replacement).apply("")
+        yield Sanitizer(pattern, replacement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
@@ -88,14 +87,10 @@ def source_of(parameters: Mapping[str, Any], snapshot: Snapshot, kernel_name: st
     """Return the source of the cell that sets the parameters, in the notebook's language.
 
     Raises:
-        InvalidArguments: papermill is missing, does not know the language or a value, or a name cannot be
-            assigned.
+        InvalidArguments: papermill is missing, or does not know the language or a value.
     """
     translate = _papermill("translators").translate_parameters
     refused = _papermill("exceptions").PapermillException
-    for name in parameters:
-        if not name.isidentifier() or keyword.iskeyword(name):
-            raise InvalidArguments(f"`{name}` is not the name of a variable.")
     language = {"": "python", "r": "R"}.get(snapshot.language, snapshot.language)
     try:
         source: str = translate(kernel_name, language, dict(parameters), "Parameters")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tk_ai_extension.verification.options import OPTIONS
+from tk_ai_extension.verification import OPTIONS
 
 if TYPE_CHECKING:
     from tk_ai_extension.verification.comparing import ComparisonRules
@@ -96,12 +96,10 @@ def verify_file(
         kernel_name: The kernelspec; None for the notebook's.
         timeout: Seconds of a cell after which the verification ends; None for no limit.
     """
-    from jupyter_client.kernelspec import NoSuchKernel
     from nbclient import NotebookClient
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from nbformat.v4 import new_code_cell, new_notebook
 
-    from tk_ai_extension.model.errors import InvalidArguments
     from tk_ai_extension.model.executions import Execution
     from tk_ai_extension.notebooks.reading import read_notebook
     from tk_ai_extension.verification.verifying import Verification
@@ -137,8 +135,6 @@ def verify_file(
     except (CellTimeoutError, DeadKernelError) as error:
         is_slow = isinstance(error, CellTimeoutError)
         stopped = f"It ran longer than {timeout:g} s." if is_slow else "The kernel died."
-    except NoSuchKernel as error:
-        raise InvalidArguments(f"No kernelspec `{error.name}` is installed.") from None
     for cell, ran, reply in zip(verification.cells, notebook.cells, replies, strict=False):
         # An exception may be in the reply alone, such as IPython's UsageError.
         error = reply if reply["status"] == "error" else None

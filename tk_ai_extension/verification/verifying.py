@@ -180,14 +180,9 @@ class Verification:
         compares = has_run and chosen and "nbval-ignore-output" not in tags
         error = _unexpected(stored, execution, self._rules, tags, compares=compares)
         if error is not None:
-            message, traceback = error_line(error), short_traceback(error)
-            return CellReport(
-                cell.key,
-                index,
-                "failed",
-                cut(message, MAX_MESSAGE),
-                cut(traceback, MAX_TRACEBACK),
-            )
+            message = cut(error_line(error), MAX_MESSAGE)
+            traceback = cut(short_traceback(error), MAX_TRACEBACK)
+            return CellReport(cell.key, index, "failed", message, traceback)
         if not compares:
             return CellReport(cell.key, index, "ran")
         differences = compare_outputs(stored, _comparable(stored, execution), self._rules)
