@@ -56,6 +56,8 @@ def test_the_cell_is_in_the_language_of_the_notebook() -> None:
     assert source_of({"a": True}, notebook, "ir") == "# Parameters\na = TRUE"
     with pytest.raises(InvalidArguments, match="cannot be set"):
         source_of({"a": 1}, Snapshot("a.ipynb", (), {"language_info": {"name": "cobol"}}), "x")
+    with pytest.raises(InvalidArguments, match="not the name"):
+        source_of({"a; b": 1}, NOTEBOOK, None)
 
 
 def test_without_papermill_the_extra_is_named() -> None:

@@ -5,6 +5,7 @@ Only fast imports: every command uses this module.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import stat
@@ -32,7 +33,7 @@ OWN_FILES = (STATE, LOG, ".gitignore", LAUNCH_LOCK)
 """The files that `Project.clean` removes."""
 
 
-class Refused(Exception):
+class Refused(argparse.ArgumentTypeError):
     """`nb` cannot do something; the message says what to do. The command exits with 2."""
 
 

@@ -87,8 +87,12 @@ def source_of(parameters: Mapping[str, Any], snapshot: Snapshot, kernel_name: st
     """Return the source of the cell that sets the parameters, in the notebook's language.
 
     Raises:
-        InvalidArguments: papermill is missing, or does not know the language or a value.
+        InvalidArguments: papermill is missing, does not know the language or a value, or a name is none.
     """
+    if name := next(
+        (name for name in parameters if not name.replace(".", "_").isidentifier()), None
+    ):
+        raise InvalidArguments(f"`{name}` is not the name of a variable.")
     translate = _papermill("translators").translate_parameters
     refused = _papermill("exceptions").PapermillException
     language = {"": "python", "r": "R"}.get(snapshot.language, snapshot.language)
