@@ -132,8 +132,8 @@ function useFollowing(): {
   const content = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const top = useRef(0);
-  /** Whether it was hidden since the observers have looked. */
-  const hidden = useRef(false);
+  /** The view's height when the observers looked; 0 if it was hidden since. */
+  const height = useRef(0);
   const [atEnd, setAtEnd] = useState(true);
   const toEnd = useCallback(() => {
     follows.current = true;
@@ -145,8 +145,11 @@ function useFollowing(): {
   }, []);
   const onScroll = useCallback(() => {
     const node = view.current;
-    // A view that is not shown says nothing about where somebody reads.
-    if (node !== null && !(hidden.current ||= node.clientHeight === 0)) {
+    if (node?.clientHeight === 0) {
+      height.current = 0;
+    }
+    // A view that is not shown, or has another height, was not scrolled by the person.
+    if (node !== null && height.current > 0 && node.clientHeight === height.current) {
       const { scrollTop } = node;
       const below = node.scrollHeight - scrollTop - node.clientHeight;
       // Scrolling up ends following, however little; content that grows below does not.
@@ -163,9 +166,9 @@ function useFollowing(): {
   useEffect(() => {
     const settle = (): void => {
       const node = view.current;
-      const wasHidden = hidden.current;
-      hidden.current = node?.clientHeight === 0;
-      if (node === null || hidden.current) {
+      const wasHidden = height.current === 0;
+      height.current = node?.clientHeight ?? 0;
+      if (node === null || height.current === 0) {
         return;
       }
       if (follows.current) {

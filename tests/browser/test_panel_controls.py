@@ -7,7 +7,7 @@ from playwright.async_api import Locator, expect
 
 from tests.browser.agents import Open
 from tests.browser.axe import violations
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, armed, write_notebook
 from tests.browser.pictures import picture
 from tests.support.scripted_model import (
     OVERLOADED,
@@ -216,7 +216,8 @@ async def test_a_reader_above_is_notified_of_new_text_below(lab: Lab, model: Scr
     long = "\n\n".join(f"Paragraph {number}." for number in range(60))
     held = Held(Answer.of(f"{long}\n\nThe end."), after=40)
     model.add(held)
-    await lab.open()
+    write_notebook(lab.server.root / "sales.ipynb", "x = 0")
+    await lab.open("sales.ipynb")
     await lab.show_panel()
     await lab.say("Write.")
     await expect(lab.log.get_by_text("Paragraph 20.")).to_be_visible()
@@ -229,6 +230,21 @@ async def test_a_reader_above_is_notified_of_new_text_below(lab: Lab, model: Scr
     end = lab.log.get_by_text("The end.")
     await expect(end).to_be_attached()
     await expect(first).to_be_in_viewport()
-    await lab.panel.get_by_role("button", name="↓ Latest").click()
+    latest = lab.panel.get_by_role("button", name="↓ Latest")
+    await latest.click()
     await expect(end).to_be_in_viewport()
-    await expect(lab.panel.get_by_role("button", name="↓ Latest")).to_have_count(0)
+    await expect(latest).to_have_count(0)
+
+    # A request changes the view's height several times, while its code is drawn.
+    steps = [
+        {"action": "overwrite", "cell": 0, "source": "y = 2\n" * 9},
+        {"action": "insert", "source": "x = 1\nx", "index": 0},
+    ]
+    model.add(
+        Answer.of("A look.", ToolUse("read_cell", {"cell": 0})),
+        Answer.of("I would change it.", ToolUse("edit_cells", {"operations": steps})),
+    )
+    await lab.say("Change it.")
+    await armed(lab.panel.get_by_role("group", name="Change sales.ipynb?"))
+    await expect(lab.log.get_by_text("Waiting for your approval")).to_be_in_viewport()
+    await expect(latest).to_have_count(0)
