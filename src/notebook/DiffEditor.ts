@@ -35,15 +35,15 @@ export function showDiff(
   if ([before, shared.source].some(text => text.split('\n').length > MAX_DRAWN)) {
     return null;
   }
-  const button = (label: string, text: string): HTMLButtonElement => {
+  const button = (text?: string): HTMLButtonElement => {
     const made = document.createElement('button');
     made.type = 'button';
     made.className = 'tk-CellButton';
-    made.textContent = text;
-    made.setAttribute('aria-label', label);
+    made.title = trans.__('Undo this hunk');
+    made.setAttribute('aria-label', made.title);
+    made.textContent = text ?? made.title;
     return made;
   };
-  const undoLabel = (): string => trans.__('Undo this hunk');
   // Rejecting a hunk edits the diff; the edit is applied to the cell as the person's own.
   let isOurs = false;
   const follow = EditorView.updateListener.of(({ changes, docChanged, startState }) => {
@@ -70,7 +70,7 @@ export function showDiff(
       },
       collapse: true,
       revertControl: () => {
-        const made = button(undoLabel(), '→');
+        const made = button('→');
         // CodeMirror reverts at the press of the mouse alone; a key has none.
         made.addEventListener('click', ({ detail }) => {
           if (detail === 0) {
@@ -80,10 +80,11 @@ export function showDiff(
         return made;
       },
       mergeControls: (type, action) => {
-        const made =
-          type === 'reject'
-            ? button(undoLabel(), trans.__('Undo'))
-            : button(trans.__('Keep this hunk'), trans.__('Keep'));
+        if (type === 'accept') {
+          // To leave a hunk out of the diff would keep nothing.
+          return document.createElement('span');
+        }
+        const made = button();
         made.addEventListener('click', action);
         return made;
       }
