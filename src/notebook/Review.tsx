@@ -126,7 +126,10 @@ function ReviewView({
       {merged || (
         <div className="tk-Review-steps">
           {label !== '' && <div className="tk-Review-words">{label}</div>}
-          {lines.length > 0 && <Lines lines={lines} trans={trans} language={language} />}
+          {/* An added cell's code is right above. */}
+          {lines.length > 0 && mark.action !== 'insert' && (
+            <Lines lines={lines} trans={trans} language={language} />
+          )}
           {mark.truncated && (
             <div className="tk-Review-words">{trans.__('The cell is too long to compare.')}</div>
           )}

@@ -88,7 +88,7 @@ function Status({ status }: { status: CallStatus }): JSX.Element {
   }[status];
   return (
     <span
-      className={`tk-Status tk-mod-${status}`}
+      className={icon === null ? 'tk-Dot' : `tk-Status tk-mod-${status}`}
       role="img"
       aria-label={words[status]}
       title={words[status]}

@@ -3,11 +3,13 @@ import { PathExt } from '@jupyterlab/coreutils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { Widget } from '@lumino/widgets';
+import { Fragment } from 'react';
 
 import { ApiError, requestJson, problemText } from '../api/client';
 import { notifyOnError } from '../api/notifyOnError';
 import { backOff } from '../api/retry';
+import { diffLines } from '../common/diff';
+import { Lines } from '../common/Lines';
 import { numberOf } from '../common/position';
 import { goTo } from './cells';
 import { cellOf } from './keys';
@@ -160,51 +162,49 @@ function show(
   { problems, left_out }: IVerified['verification'],
   trans: TranslationBundle
 ): void {
-  const body = new Widget();
-  body.addClass('tk-Verification');
+  const textOf = ({ index, status, message }: ICellProblem): string =>
+    status === 'failed'
+      ? trans.__('Cell %1 failed: %2', numberOf(index), message)
+      : trans.__('Cell %1 has other outputs: %2', numberOf(index), message);
+  const go = (cell: string): void => {
+    dialog.resolve();
+    // The dialog gives the focus back before.
+    void result.then(() => goTo(panel, cell));
+  };
+  const body = (
+    <div className="tk-Verification">
+      {problems.map(problem => (
+        <Fragment key={problem.cell}>
+          {!panel.isDisposed && cellOf(panel, problem.cell) !== undefined ? (
+            <button
+              type="button"
+              className="tk-Verification-cell"
+              title={trans.__('Go to this cell')}
+              onClick={() => go(problem.cell)}
+            >
+              {textOf(problem)}
+            </button>
+          ) : (
+            <div className="tk-Verification-cell">{textOf(problem)}</div>
+          )}
+          {problem.diff !== '' && <Lines lines={diffLines(problem.diff)} trans={trans} />}
+        </Fragment>
+      ))}
+      {left_out > 0 && (
+        <p>
+          {trans._n(
+            '%1 more cell fails or has other outputs.',
+            '%1 more cells fail or have other outputs.',
+            left_out
+          )}
+        </p>
+      )}
+    </div>
+  );
   const dialog = new Dialog({
     title,
     body,
     buttons: [Dialog.okButton({ label: trans.__('Close') })]
   });
-  const add = (cell: string, text: string, diff: string): void => {
-    const isThere = !panel.isDisposed && cellOf(panel, cell) !== undefined;
-    const line = document.createElement(isThere ? 'button' : 'div');
-    line.className = 'tk-Verification-cell';
-    line.textContent = text;
-    if (isThere) {
-      line.title = trans.__('Go to this cell');
-      line.addEventListener('click', () => {
-        dialog.resolve();
-        // The dialog gives the focus back before.
-        void result.then(() => goTo(panel, cell));
-      });
-    }
-    body.node.append(line);
-    if (diff !== '') {
-      const lines = document.createElement('pre');
-      lines.textContent = diff;
-      body.node.append(lines);
-    }
-  };
-  for (const { cell, index, status: state, message, diff } of problems) {
-    const position = numberOf(index);
-    add(
-      cell,
-      state === 'failed'
-        ? trans.__('Cell %1 failed: %2', position, message)
-        : trans.__('Cell %1 has other outputs: %2', position, message),
-      diff
-    );
-  }
-  if (left_out > 0) {
-    const more = document.createElement('p');
-    more.textContent = trans._n(
-      '%1 more cell fails or has other outputs.',
-      '%1 more cells fail or have other outputs.',
-      left_out
-    );
-    body.node.append(more);
-  }
   const result = dialog.launch();
 }
