@@ -347,14 +347,18 @@ class Translator:
 
 
 def _used(result: ResultMessage) -> Used:
-    """Return the usage of the turn that ends with this result; its cost covers the session."""
+    """Return the usage of the turn that ends with this result; its cost covers the session.
+
+    The process has prices of Claude's models only, and takes them for those of any other model.
+    """
     usage = result.usage or {}
+    is_priced = all("claude" in model.lower() for model in result.model_usage or ())
     return Used(
         input_tokens=int(usage.get("input_tokens") or 0),
         output_tokens=int(usage.get("output_tokens") or 0),
         cache_read_tokens=int(usage.get("cache_read_input_tokens") or 0),
         cache_write_tokens=int(usage.get("cache_creation_input_tokens") or 0),
-        session_cost_usd=result.total_cost_usd,
+        session_cost_usd=result.total_cost_usd if is_priced else None,
         seconds=round(result.duration_ms / 1000, 3),
     )
 
