@@ -347,7 +347,10 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     assert (await client.request("GET", f"{path}?after=x"))[0] == 400
 
     markdown = await ask("GET", f"{path}/export", **jp_auth_header)
-    assert markdown.body.decode().startswith("# One more\n\n## You (plan.ipynb)\n\nAdd a cell.")
+    assert markdown.body.decode().startswith(
+        "# One more\n\n## You (plan.ipynb)\n\nAdd a cell.\n\n"
+        "## Claude\n\n**insert_cell**\n\n```\nx = 1\n```\n\n"
+    )
     exported = await ask("GET", f"{path}/export?format=notebook", **jp_auth_header)
     nbformat.validate(nbformat.reads(exported.body.decode(), as_version=4))
     assert exported.headers["Content-Disposition"].startswith("attachment")

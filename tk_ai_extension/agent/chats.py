@@ -488,8 +488,13 @@ def _part(event: Event, agent_of: Callable[[str], AgentBackend]) -> str:
             agent = agent_of(data["model"]).name
             return f"## You{where}\n\n{data['text']}\n\n## {agent}"
         case "tool_call":
-            arguments = json.dumps(data["arguments"], indent=1, ensure_ascii=False)
-            return f"**{data['tool']}**\n\n{_fenced(arguments, 'json')}"
+            # Code is shown as code: in JSON, each of its lines would end with an escape.
+            arguments = dict(data["arguments"])
+            code = [arguments.pop(name) for name in ("source", "code") if arguments.get(name)]
+            given = json.dumps(arguments, indent=1, ensure_ascii=False)
+            parts = [_fenced(given, "json")] if arguments else []
+            parts += [_fenced(str(each)) for each in code]
+            return "\n\n".join([f"**{data['tool']}**", *parts])
         case "tool_result":
             return _fenced(shorten(data["text"], MAX_RESULT).text)
         case "notice":
