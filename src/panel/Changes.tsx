@@ -73,7 +73,7 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
   return (
     // The same element without changes, so that it keeps the focus of a button that went.
     <div className="tk-Changes" {...group} tabIndex={-1}>
-      <div className={isQuiet ? 'tk-Changes-bar tk-mod-quiet' : 'tk-Changes-bar'}>
+      <div className={cells.length === 0 ? 'tk-Changes-bar tk-mod-quiet' : 'tk-Changes-bar'}>
         {cells.length > 0 && (
           <span className="tk-Changes-title">
             {cells.some(({ cell }) => isFile(cell))

@@ -88,12 +88,12 @@ export function SendButtons({ panel }: IProps): JSX.Element {
   );
 }
 
-/** Tokens and cost of the chat, which open to the tokens of the last answer; nothing before it. */
+/** Tokens and cost of the chat, if any, which open to the tokens of the last answer. */
 function Figures({ turns }: { turns: readonly ITurn[] }): JSX.Element | null {
   const { trans } = useServices();
   const { tokens: spent, cost } = total({ turns });
   const last = turns.findLast(turn => !turn.replaced && turn.usage !== null)?.usage;
-  if (last == null) {
+  if (last == null || spent === 0) {
     return null;
   }
   const input = last.input_tokens + last.cache_read_tokens + last.cache_write_tokens;
