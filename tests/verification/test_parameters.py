@@ -23,10 +23,13 @@ NOTEBOOK = Snapshot("a.ipynb", (Cell("a", "code", "1"),), {})
         ("3", 3),
         ("0.1", 0.1),
         ("inf", math.inf),
+        ("-inf", -math.inf),
+        ("nan", math.nan),
+        ("null", "null"),
         ("None", None),
         ("True", True),
         ("no", "no"),
-        ("[.inf, a]", [math.inf, "a"]),
+        ("{a: [.inf, -.inf, .nan]}", {"a": [math.inf, -math.inf, math.nan]}),
     ],
 )
 def test_a_value_of_the_command_line_has_the_type_that_papermill_gives_it(
