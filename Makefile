@@ -8,7 +8,8 @@
 .DEFAULT_GOAL := help
 
 PYTHON  ?= python3
-WORKERS ?= 4
+# Each takes 8 processor seconds to collect the tests, and 10 for each JupyterLab that it starts.
+WORKERS ?= 3
 TESTS   ?= tests
 
 VENV := .venv
