@@ -24,6 +24,9 @@ import sqlite_anyio.sqlite
 import zmq
 from hypothesis import HealthCheck, settings
 from jupyter_client.multikernelmanager import MultiKernelManager
+from jupyter_core.application import JupyterApp
+from jupyter_events.schema import EventSchema
+from jupyter_events.schema_registry import SchemaRegistry
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.sessions import sessionmanager
 from nbformat import sign
@@ -143,12 +146,14 @@ def forgotten_databases() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_parser_of_no_arguments() -> Iterator[None]:
-    """A server without arguments makes no parser of all that it could be given.
+def quick_servers() -> Iterator[None]:
+    """Servers of this process start without a parser, without configuration files, with known schemas.
 
-    The parser takes a tenth of a worker's processor time. Servers that are started as processes have it.
+    Where there are no arguments, the parser of all possible ones is not made. Tests configure by fixtures.
+    A schema of events is read once. Servers that are started as processes have all of it.
     """
-    parse = Application.parse_command_line
+    parse, register = Application.parse_command_line, SchemaRegistry.register
+    schema = cache(EventSchema)
 
     def parse_some(application: Application, argv: list[str] | None = None) -> None:
         if argv is None or len(argv) > 0:
@@ -156,8 +161,13 @@ def no_parser_of_no_arguments() -> Iterator[None]:
             return
         application.argv, application.extra_args, application.cli_config = [], [], Config()
 
+    def register_known(registry: SchemaRegistry, path: Any) -> EventSchema:
+        return register(registry, schema(path) if isinstance(path, Path) else path)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Application, "parse_command_line", parse_some)
+        patch.setattr(JupyterApp, "load_config_file", lambda _: None)
+        patch.setattr(SchemaRegistry, "register", register_known)
         yield
 
 

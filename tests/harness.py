@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from tk_ai_extension.workspace.workspace import Workspace
 ALICE = Caller("alice", "session-a", "mcp", name="agent A")
 BOB = Caller("alice", "session-b", "mcp", name="agent B")
 NOBODY = Caller("alice", None, "mcp")
+
+registry_of = cache(Registry.load)
+"""Returns the registry of some toolsets; a server makes it once, too."""
 
 
 async def end_server(app: Any) -> None:
@@ -141,4 +145,4 @@ def jp_server_config(jp_server_config: Config, backend: str) -> Config:
 @pytest.fixture
 async def harness(jp_serverapp: ServerApp, jp_root_dir: Path) -> ToolHarness:
     (extension,) = jp_serverapp.extension_manager.extension_apps["tk_ai_extension"]
-    return ToolHarness(extension.services.workspace, Registry.load(), jp_root_dir, jp_serverapp)
+    return ToolHarness(extension.services.workspace, registry_of(), jp_root_dir, jp_serverapp)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import nbformat
 import pytest
 
+from tests.harness import registry_of
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -14,12 +15,11 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     PathRefused,
 )
-from tk_ai_extension.tools.registry import Registry
 
 
 @pytest.fixture
 def harness(harness):
-    return replace(harness, registry=Registry.load(("default", "claude-code")))
+    return replace(harness, registry=registry_of(("default", "claude-code")))
 
 
 @pytest.fixture

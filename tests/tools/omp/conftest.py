@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness import backend, jp_server_config
+from tests.harness import backend, jp_server_config, registry_of
 from tests.harness import harness as default_harness
-from tk_ai_extension.tools.registry import Registry
 
 __all__ = ["backend", "default_harness", "jp_server_config"]
 
 
 @pytest.fixture
 def harness(default_harness):
-    return replace(default_harness, registry=Registry.load(("default", "omp")))
+    return replace(default_harness, registry=registry_of(("default", "omp")))
 
 
 @pytest.fixture
