@@ -79,11 +79,15 @@ async def test_ctrl_c_interrupts_the_cell_and_a_second_one_ends_the_command(nb: 
     out, _ = await asyncio.wait_for(command.communicate(), DEADLINE)
     assert command.returncode == 1
     assert b"interrupted" in out
-    stubborn = "import time\nwhile True:\n  try: time.sleep(600)\n  except KeyboardInterrupt: pass"
+    stubborn = (
+        "open('go').read(); import time\n"
+        "while True:\n  try: time.sleep(600)\n  except KeyboardInterrupt: pass"
+    )
     await asyncio.to_thread(nb, "edit", "0", stubborn, status=2)  # It was not read yet.
     await asyncio.to_thread(nb, "edit", "0", stubborn)
     command = await nb.start("exec", "0")
-    await asyncio.sleep(1)
+    await asyncio.to_thread((nb.root / "go").write_text, "now")
+    await asyncio.sleep(0.5)
     for _ in range(2):
         command.send_signal(signal.SIGINT)
         await asyncio.sleep(0.2)
