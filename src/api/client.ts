@@ -34,6 +34,8 @@ export interface IMessage {
   attachments?: Attachment[] | undefined;
   mode?: Mode;
   model?: string | undefined;
+  /** Values of the agent's own settings, by id. */
+  options?: Readonly<Record<string, string>> | undefined;
   /** The turn that it replaces. */
   replaces?: string | undefined;
   /** Whether the changes of the replaced turns are undone. */

@@ -35,6 +35,25 @@ export interface Activity {
   /** How a run ended; otherwise empty. */
   status: string;
 }
+/** A value of a setting, with its name for people. */
+export interface AgentChoice {
+  value: string;
+  name: string;
+}
+/**
+ * A setting of the agent's own, such as its effort; `options` of a message chooses another value.
+ */
+export interface AgentSetting {
+  id: string;
+  name: string;
+  value: string;
+  choices: readonly AgentChoice[];
+}
+/** A command of the agent's own: a message that begins with a slash and its name. */
+export interface AgentSlashCommand {
+  name: string;
+  description: string;
+}
 /** The turn started: Claude is asked. */
 export interface BeganEvent extends EventHead {
   kind: 'began';
@@ -252,6 +271,12 @@ export interface NetChanges {
 export interface NoticedEvent extends EventHead {
   kind: 'notice';
   text: string;
+}
+/** What the agent offers from now on, until it offers something else. */
+export interface OfferedEvent extends EventHead {
+  kind: 'offer';
+  settings: readonly AgentSetting[];
+  commands: readonly AgentSlashCommand[];
 }
 /** One output of a cell, or all, with its images. */
 export interface OutputAttachment {
@@ -617,6 +642,7 @@ export type ChatEvent =
   | CellChangedEvent
   | RestoredEvent
   | TodoListedEvent
+  | OfferedEvent
   | UsedEvent
   | RetriedEvent
   | NoticedEvent

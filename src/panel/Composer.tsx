@@ -11,7 +11,7 @@ import type { IOption } from './pointing';
 import { requestCards } from './Question';
 import { ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
-import { draftOf, type IPanelState, modelOf } from '../state/app';
+import { draftOf, type IPanelState, modelOf, offerOf } from '../state/app';
 import { isBusy } from '../state/chat';
 import { settled } from '../state/compose';
 
@@ -19,12 +19,16 @@ interface IProps {
   panel: IPanelState;
 }
 
+/** The commands of an agent that has none. */
+const NONE: readonly [] = [];
+
 /** The message box with its context, completions and buttons. */
 export function Composer({ panel }: IProps): JSX.Element {
   const { controller, notebook, trans } = useServices();
   const turns = useChat(panel.chat, ({ turns }) => turns);
   const seen = useSelector(state => state.seen);
   const preferences = useSelector(state => state.preferences);
+  const offer = useSelector(state => offerOf(state, panel));
   const agent = useSelector(state => state.models?.agents?.[modelOf(state, panel)]);
   const draft = settled(
     useSelector(state => draftOf(state, panel)),
@@ -51,7 +55,7 @@ export function Composer({ panel }: IProps): JSX.Element {
     box.current?.focus();
   };
   const replaced = kind === 'edit' ? (turns.find(each => each.id === turn)?.text ?? null) : null;
-  const completer = useCompleter(draft.text, cursor, choose);
+  const completer = useCompleter(draft.text, cursor, offer?.commands ?? NONE, choose);
 
   useLayoutEffect(() => {
     if (chosen.current !== null) {

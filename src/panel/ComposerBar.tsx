@@ -3,7 +3,7 @@ import type { JSX } from 'react';
 
 import { type Mode, MODES } from '../api/events';
 import { dollars, duration, tokens } from '../chat/describe';
-import { draftOf, type IPanelState, modelOf, modeOf } from '../state/app';
+import { draftOf, type IPanelState, modelOf, modeOf, offerOf } from '../state/app';
 import { isBusy, type ITurn, total } from '../state/chat';
 import { ToolButton } from './controls';
 import { useChat, useSelector, useServices } from './services';
@@ -18,6 +18,7 @@ export function ComposerBar({ panel }: IProps): JSX.Element {
   const mode = useSelector(state => modeOf(state, panel));
   const chosen = useSelector(state => modelOf(state, panel));
   const usual = useSelector(state => state.models);
+  const offer = useSelector(state => offerOf(state, panel));
   const turns = useChat(panel.chat, ({ turns }) => turns);
   const names: Record<Mode, [string, string]> = {
     plan: [trans.__('Plan'), trans.__('Read only, and answer with a plan')],
@@ -56,6 +57,22 @@ export function ComposerBar({ panel }: IProps): JSX.Element {
           ))}
         </select>
       )}
+      {(offer?.settings ?? []).map(({ id, name, value, choices }) => (
+        <select
+          key={id}
+          className="tk-Select"
+          aria-label={name}
+          title={name}
+          value={panel.options[id] ?? value}
+          onChange={event => controller.choose({ options: { [id]: event.target.value } })}
+        >
+          {choices.map(choice => (
+            <option key={choice.value} value={choice.value}>
+              {choice.name}
+            </option>
+          ))}
+        </select>
+      ))}
       <Figures turns={turns} />
     </div>
   );

@@ -2,6 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { act, cleanup, fireEvent, screen, within } from '@testing-library/react';
 
 import { unreachable } from '../api/client';
+import type { ModelsInfo } from '../api/events';
 import { CALL, CHANGE, DONE, MESSAGE, PLANNED, RESULT, story } from '../testing/events';
 import { Stage } from '../testing/panel';
 import { box, button, choose, goes, info, type, unfold } from '../testing/screen';
@@ -66,6 +67,34 @@ describe('the box', () => {
       { message: 'Hello', mode: 'ask', notebook: 'a.ipynb', active_cell: 'x' }
     ]);
     expect(box().value).toBe('');
+  });
+
+  it('offers the settings and commands of the agent that answers, and sends what is chosen', async () => {
+    const stage = new Stage({
+      models: { models: ['m', 'n'], model: 'm' } as unknown as ModelsInfo
+    });
+    await stage.say('Go');
+    const choices = ['low', 'high'].map(value => ({ value, name: `${value} effort` }));
+    await stage.happens(
+      {
+        kind: 'offer',
+        settings: [{ id: 'e', name: 'Effort', value: 'low', choices }],
+        commands: [{ name: 'shout', description: 'Say it louder' }]
+      },
+      DONE
+    );
+    const effort = screen.getByRole<HTMLSelectElement>('combobox', { name: 'Effort' });
+    expect(effort.value).toBe('low');
+    fireEvent.change(effort, { target: { value: 'high' } });
+    type('/sh');
+    await stage.settle();
+    expect(screen.getByRole('option', { name: /shout.*Say it louder/ })).toBeTruthy();
+    type('/shout it');
+    fireEvent.keyDown(box(), { key: 'Enter' });
+    await stage.settle();
+    expect(stage.sent.at(-1)).toMatchObject({ message: '/shout it', options: { e: 'high' } });
+    fireEvent.change(screen.getByRole('combobox', { name: 'Model' }), { target: { value: 'n' } });
+    expect(screen.queryByRole('combobox', { name: 'Effort' })).toBeNull();
   });
 
   it('takes no key that is held for one that is pressed', async () => {

@@ -46,7 +46,7 @@ describe('what the server knows', () => {
   async function found(word: string): Promise<ICompletions> {
     let last: ICompletions = { options: [], notice: '' };
     const api = new ChatApi({ baseUrl: 'http://server/' } as never);
-    complete({ sign: '@', word, start: 0 }, notebook, api, trans, completions => {
+    complete({ sign: '@', word, start: 0 }, notebook, api, trans, [], completions => {
       last = completions;
     });
     await new Promise(resolve => setTimeout(resolve));

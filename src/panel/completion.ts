@@ -5,7 +5,7 @@ import { useEffect, useState } from 'react';
 import type { KeyboardEvent } from 'react';
 
 import { ApiError, type ChatApi } from '../api/client';
-import type { PromptInfo } from '../api/events';
+import type { AgentSlashCommand, PromptInfo } from '../api/events';
 import { cellName, numberOf } from '../common/position';
 import type { NotebookContext } from './notebook';
 import { cellResults, type IOption, selections } from './pointing';
@@ -43,6 +43,7 @@ const OFFERED = 20;
 /**
  * Find the completions of a word.
  *
+ * @param own - Commands of the agent's own.
  * @param onFound - Called at once with what is known, and again with what the server says.
  */
 export function complete(
@@ -50,10 +51,18 @@ export function complete(
   notebook: NotebookContext,
   api: ChatApi,
   trans: TranslationBundle,
+  own: readonly AgentSlashCommand[],
   onFound: (found: ICompletions) => void
 ): void {
   if (sign === '/') {
-    const options = commands(trans).filter(option => option.label.startsWith(`/${word}`));
+    const named = own.map(({ name, description }) => ({
+      label: `/${name}`,
+      note: description,
+      text: `/${name} `
+    }));
+    const options = [...commands(trans), ...named].filter(({ label }) =>
+      label.startsWith(`/${word}`)
+    );
     onFound({ options, notice: '' });
     void promptOptions(word, api, trans).then(prompts => {
       onFound({ options: [...options, ...prompts], notice: '' });
@@ -241,10 +250,11 @@ function isSame(one: IOption | null, other: IOption): boolean {
   return one?.label === other.label && kind(one) === kind(other);
 }
 
-/** Provide completions for a `@` or `/` before the cursor. */
+/** Provide completions for a `@` or `/` before the cursor; `own` are commands of the agent's. */
 export function useCompleter(
   text: string,
   cursor: number,
+  own: readonly AgentSlashCommand[],
   choose: (option: IOption, partial: ICompletionPrefix) => void
 ): ICompleter {
   const { chats, notebook, trans } = useServices();
@@ -257,7 +267,7 @@ export function useCompleter(
     let wanted = true;
     const completed = prefixAt(text, cursor);
     if (completed !== null) {
-      complete(completed, notebook, chats.api, trans, completions => {
+      complete(completed, notebook, chats.api, trans, own, completions => {
         if (wanted) {
           setFound(before => {
             const chosen = before.key === key ? before.chosen : null;
@@ -271,7 +281,7 @@ export function useCompleter(
     };
     // The key depends on text and cursor, and the cells on `seen`.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [chats, key, notebook, seen, trans]);
+  }, [chats, key, notebook, own, seen, trans]);
   const { options, notice, chosen } =
     partial === null || key === dismissed || found.key !== key ? NOTHING : found;
   // The chosen completion stays the chosen one, wherever it is once more is found.

@@ -38,6 +38,7 @@ const FIRST: IPanelState = {
   draft: '',
   mode: null,
   model: null,
+  options: {},
   refused: [],
   showsHistory: false,
   opened: false,
@@ -82,9 +83,9 @@ export class PanelController {
     return this.state.showsHistory;
   }
 
-  /** Set the mode or model of the next messages. */
-  choose(choice: { mode?: Mode; model?: string }): void {
-    this._set(choice);
+  /** Set the mode, the model, or settings of the agent's own for the next messages. */
+  choose(choice: { mode?: Mode; model?: string; options?: Record<string, string> }): void {
+    this._set({ ...choice, options: { ...this.state.options, ...choice.options } });
   }
 
   /** Emitted with the id of the chat when the panel shows another one; null for a new chat. */
@@ -253,7 +254,7 @@ export class PanelController {
       }
       return;
     }
-    const message = messageAgain(turn, sent, change, this._options.model);
+    const message = messageAgain(turn, sent, change, this._options);
     this._wantsFocus.emit();
     await this._send(() => this._chat.send(message));
   }
@@ -261,7 +262,12 @@ export class PanelController {
   /** The options of the next message. */
   private get _options(): IOptions {
     const { state } = this._services.store;
-    return { mode: modeOf(state, this.state), model: modelOf(state, this.state) };
+    const { options } = this.state;
+    return {
+      mode: modeOf(state, this.state),
+      model: modelOf(state, this.state),
+      options: Object.keys(options).length > 0 ? options : undefined
+    };
   }
 
   /** Return the message of a draft with the present notebook and cell. */
@@ -282,7 +288,8 @@ export class PanelController {
         refused: [],
         // Mode and model were chosen for the other chat.
         mode: null,
-        model: null
+        model: null,
+        options: {}
       });
       this._services.chats.close(before);
       this._shown.emit(id);

@@ -4,6 +4,7 @@ import type { ChatInfo, ErrorInfo, Mode, ModelsInfo, PermissionInfo } from '../a
 import { EMPTY, type IChatState, isBusy } from './chat';
 import { BLANK, type IDraft, type IRefused, type ISeen, joined } from './compose';
 import { DEFAULTS, type IPreferences } from './preferences';
+import { agentOf } from './reduce';
 import { Store } from './store';
 
 /** A chat that is open in this page. */
@@ -31,6 +32,8 @@ export interface IPanelState {
   /** The person's choice for the next messages; null for the default. */
   mode: Mode | null;
   model: string | null;
+  /** Values of the agent's own settings that the person has chosen, by id. */
+  options: Readonly<Record<string, string>>;
   /** What could not be attached in the last attempt. */
   refused: readonly IRefused[];
   showsHistory: boolean;
@@ -108,6 +111,13 @@ export function modelOf({ models, preferences }: IAppState, { model }: IPanelSta
   const name = model ?? preferences.model;
   // Before they are loaded, the server checks it.
   return (models?.models ?? [name]).includes(name) ? name : '';
+}
+
+/** Return what the agent of a panel's next message offers in its chat; null for nothing. */
+export function offerOf(state: IAppState, panel: IPanelState): IChatState['offer'] {
+  const { offer } = openChat(state, panel.chat);
+  const model = modelOf(state, panel) || (state.models?.model ?? '');
+  return offer?.agent === agentOf(model) ? offer : null;
 }
 
 /** Return what is being written in a panel. */

@@ -6,6 +6,7 @@ import type {
   ErrorInfo,
   Json,
   Mode,
+  OfferedEvent,
   PermissionAskedEvent,
   RetriedEvent,
   TakenBack,
@@ -96,9 +97,11 @@ export interface IChatState {
   /** The number of the last event. */
   last: number;
   turns: readonly ITurn[];
+  /** What the agent offers, and the agent; null if it offers nothing of its own. */
+  offer: (Pick<OfferedEvent, 'settings' | 'commands'> & { agent: string }) | null;
 }
 
-export const EMPTY: IChatState = { last: 0, turns: [] };
+export const EMPTY: IChatState = { last: 0, turns: [], offer: null };
 
 /** Return whether a turn runs or is queued. */
 export function isBusy(state: Pick<IChatState, 'turns'>): boolean {

@@ -51,7 +51,7 @@ describe('a message that is sent again', () => {
     change => {
       const { turns } = reduce(EMPTY, [numbered(MESSAGE, 1, 't')]);
       const turn = turns[0] as (typeof turns)[0];
-      expect(messageAgain(turn, null, change, '')).toMatchObject({ notebook_of: 't' });
+      expect(messageAgain(turn, null, change, { model: '' })).toMatchObject({ notebook_of: 't' });
     }
   );
 });

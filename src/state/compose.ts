@@ -69,6 +69,8 @@ export interface IOptions {
   mode: Mode;
   /** The model; empty for the server's default. */
   model: string;
+  /** Values of the agent's own settings, by id. */
+  options?: IMessage['options'];
 }
 
 export const BLANK: IDraft = {
@@ -166,12 +168,17 @@ export function draftOfTurn(
 }
 
 /** Return a message about these cells only. */
-export function messageAbout(text: string, about: IAbout, { mode, model }: IOptions): IMessage {
+export function messageAbout(
+  text: string,
+  about: IAbout,
+  { mode, model, options }: IOptions
+): IMessage {
   const { cells, notebook } = about;
   return {
     message: text,
     mode,
     model: model || undefined,
+    options,
     notebook,
     active_cell: cells[0],
     selected_cells: cells.length > 1 ? cells.slice(0, MAX_SELECTED) : undefined
@@ -194,6 +201,7 @@ export function messageOf(
     message: draft.text,
     mode: options.mode,
     model: options.model || undefined,
+    options: options.options,
     notebook,
     active_cell: options.activeCell ? here?.cell?.id : undefined,
     selected_cells: here?.selected.length ? here.selected.slice(0, MAX_SELECTED) : undefined,
@@ -218,7 +226,7 @@ export function messageAgain(
   turn: ITurn,
   sent: IMessage | null,
   { text, mode, again }: IResend,
-  model: string
+  { model, options }: Omit<IOptions, 'mode'>
 ): IMessage {
   return {
     notebook: turn.notebook ?? undefined,
@@ -230,6 +238,7 @@ export function messageAgain(
     message: text ?? turn.text,
     mode: mode ?? turn.mode,
     model: model || undefined,
+    options,
     replaces: again && turn.id,
     undo_replaced: again === 'undo' || undefined
   };

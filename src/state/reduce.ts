@@ -9,7 +9,7 @@ import type { CallStatus, ICall, IChatState, IText, Item, ITurn } from './chat';
  * Known events are ignored, so that a subscription may replay them.
  */
 export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatState {
-  let { last } = state;
+  let { last, offer } = state;
   const turns = [...state.turns];
   const places = new Map(turns.map((turn, place) => [turn.id, place]));
   for (const event of events) {
@@ -37,12 +37,22 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
     if (place === undefined || turn === undefined) {
       continue;
     }
+    if (event.kind === 'offer') {
+      const { settings, commands } = event;
+      offer = { settings, commands, agent: agentOf(turn.model) };
+      continue;
+    }
     turns[place] = turnAfter(turn, event);
     for (let later = place; event.kind === 'restored' && later < turns.length; later++) {
       turns[later] = { ...(turns[later] as ITurn), replaced: true };
     }
   }
-  return { last, turns };
+  return { last, turns, offer };
+}
+
+/** Return the agent of a model, which may be one of an agent's own: `agent:model`. */
+export function agentOf(model: string): string {
+  return model.split(':')[0] ?? '';
 }
 
 function begun(event: Extract<ChatEvent, { kind: 'message' }>): ITurn {

@@ -13,6 +13,8 @@ Run it as a file. It echoes messages, and does what they name:
 - faults: ``wait``, ``die``, ``garbage``, ``flood``, ``late`` (asks after the end of the turn), ``child``
   (leaves a process behind and waits).
 
+``--settings`` has settings (a mode, a model, an effort) and a command ``/shout``, which it reports.
+
 ``--no-start`` never answers, ``--no-load`` cannot resume, ``--no-images`` accepts no images, and
 ``--login`` requires a login.
 """
@@ -101,6 +103,7 @@ class Agent:
         self.cancelled = threading.Event()
         self.sessions: dict[str, Json] = {}
         self.mcp: dict[str, McpClient] = {}
+        self.chosen = {name: values[0] for name, (_, values) in SETTINGS.items()}
         self.logged_in = "--login" not in sys.argv
 
     def handle(self, message: Json) -> None:
@@ -118,7 +121,7 @@ class Agent:
         elif "id" in message:
             send({"id": message["id"], **self.answer(method, message["params"])})
 
-    def answer(self, method: str, params: Json) -> Json:
+    def answer(self, method: str, params: Json) -> Json:  # noqa: C901 (a kind each)
         """Return the response to a request."""
         match method:
             case "initialize":
@@ -142,7 +145,14 @@ class Agent:
             case "session/new":
                 session = os.urandom(6).hex()
                 self.open(session, params, [])
-                return {"result": {"sessionId": session, "modes": MODES}}
+                if "--settings" not in sys.argv:
+                    return {"result": {"sessionId": session, "modes": MODES}}
+                commands = [{"name": "shout", "description": "Say it louder"}]
+                self.update(session, "available_commands_update", availableCommands=commands)
+                return {"result": {"sessionId": session, "configOptions": self.settings()}}
+            case "session/set_config_option":
+                self.chosen[params["configId"]] = params["value"]
+                return {"result": {"configOptions": self.settings()}}
             case "session/load":
                 session = params["sessionId"]
                 try:
@@ -158,6 +168,20 @@ class Agent:
                 return {"result": {}}
             case _:
                 return {"error": {"code": -32601, "message": f"no {method}"}}
+
+    def settings(self) -> list[Json]:
+        """Return its settings."""
+        return [
+            {
+                "id": name,
+                "name": name.title(),
+                "category": category,
+                "type": "select",
+                "currentValue": self.chosen[name],
+                "options": [{"value": each, "name": each.title()} for each in values],
+            }
+            for name, (category, values) in SETTINGS.items()
+        ]
 
     def open(self, session: str, params: Json, said: list[str]) -> None:
         """Open a session."""
@@ -189,6 +213,8 @@ class Agent:
         Path(f"{session}.json").write_text(json.dumps(kept["said"]))
         word, _, rest = text.partition(" ")
         ending: Json = {"result": {"stopReason": "end_turn", "usage": USAGE}}
+        if word == "/shout":
+            self.say(session, f"{rest.upper()} {len(blocks)}")
         act = getattr(self, f"do_{word}", None)
         if act is None:
             self.say(session, text)
@@ -284,6 +310,12 @@ class Agent:
         self.update(session, "a_kind_of_tomorrow", entries=[])
         self.say(session, "Planned.")
 
+    def do_settings(self, session: str, _rest: str, _blocks: list[Json]) -> None:
+        """Name what its settings are, and offer another command."""
+        commands = [{"name": "whisper", "description": "Say it", "input": {"hint": "what"}}]
+        self.update(session, "available_commands_update", availableCommands=commands)
+        self.say(session, json.dumps(self.chosen))
+
     def do_picture(self, session: str, _rest: str, blocks: list[Json]) -> None:
         """Count the pictures of the message."""
         self.say(session, str(sum(block["type"] == "image" for block in blocks)))
@@ -364,6 +396,11 @@ class Agent:
 MODES = {
     "currentModeId": "auto",
     "availableModes": [{"id": "auto", "name": "Auto"}, {"id": "default", "name": "Ask"}],
+}
+SETTINGS = {
+    "mode": ("mode", ["auto", "default"]),
+    "model": ("model", ["small", "large"]),
+    "effort": ("thought_level", ["low", "high"]),
 }
 USAGE = {"totalTokens": 12, "inputTokens": 10, "outputTokens": 2}
 

@@ -17,7 +17,7 @@ A session of it, as a chat uses one:
 ...     provider = await echo.provider()
 ...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, None, None)
 ...     session = await echo.start(config)
-...     await session.send([TextBlock(text)], model=MODEL)
+...     await session.send([TextBlock(text)], model=MODEL, options={})
 ...     events = [await session.receive()]
 ...     while not isinstance(events[-1], TurnEnded):
 ...         events.append(await session.receive())
@@ -32,7 +32,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import mcp_types as types
@@ -102,8 +102,11 @@ class EchoSession(TaskSession):
         self._session = session
         self._kept = kept
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
+    async def send(
+        self, content: Sequence[ContentBlock], *, model: str, options: Mapping[str, str]
+    ) -> None:
         """Begin a turn."""
+        del options
         if model != MODEL:
             raise AgentDied(f"The echo has no model {model}.")
         self._received.append(content)

@@ -130,7 +130,9 @@ class AgentSession(Protocol):
         """
         ...
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
+    async def send(
+        self, content: Sequence[ContentBlock], *, model: str, options: Mapping[str, str]
+    ) -> None:
         """Begin a turn.
 
         Called after the previous turn has ended. `receive` returns the turn's events from then on.
@@ -138,6 +140,7 @@ class AgentSession(Protocol):
         Args:
             content: The person's message.
             model: The model that answers.
+            options: Values of the agent's own settings, by id; others are ignored.
 
         Raises:
             AgentDied: The agent has ended.

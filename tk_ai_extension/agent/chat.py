@@ -331,7 +331,8 @@ class LiveChat:
         for notice in unread:
             turn.publish(Noticed(notice))
         turn.is_open = self._is_sent = True
-        await self._within(turn, agent.send(blocks, model=message.model))
+        options = message.request.options
+        await self._within(turn, agent.send(blocks, model=message.model, options=options))
         ended = await self._listen(agent, turn)
         if turn.is_stopped:
             return "stopped"

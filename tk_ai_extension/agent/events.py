@@ -245,6 +245,42 @@ class TodoListed:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentChoice:
+    """A value of a setting, with its name for people."""
+
+    value: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSetting:
+    """A setting of the agent's own, such as its effort; ``options`` of a message chooses another value."""
+
+    id: str
+    name: str
+    value: str
+    choices: list[AgentChoice]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSlashCommand:
+    """A command of the agent's own: a message that begins with a slash and its name."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What the agent offers from now on, until it offers something else."""
+
+    kind: ClassVar[str] = "offer"
+
+    settings: list[AgentSetting]
+    commands: list[AgentSlashCommand]
+
+
+@dataclass(frozen=True, slots=True)
 class Used:
     """Usage of the turn.
 
@@ -328,6 +364,7 @@ EventPayload = (
     | CellChanged
     | Restored
     | TodoListed
+    | Offered
     | Used
     | Retried
     | Noticed

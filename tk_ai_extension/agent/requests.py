@@ -201,6 +201,9 @@ class ChatRequest(RequestBody):
     """The permission mode of this turn."""
     model: Annotated[str, Field(max_length=200)] | None = None
     """The model that answers; the server's default if omitted."""
+    options: Annotated[dict[_Address, _Address], Field(max_length=20)] = {}
+    """Values of the agent's own settings by id, as its event `offer` has them. It keeps them; what it does
+    not have is ignored."""
     replaces: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """The turn of the chat that it replaces: Claude continues from before it. Running turns of
     the chat are stopped; changes of the replaced turns to notebooks are kept."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tomllib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall, TurnEnded
@@ -78,8 +78,11 @@ class TourSession(TaskSession):
         # The number of texts of the running turn.
         self._texts = 0
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
+    async def send(
+        self, content: Sequence[ContentBlock], *, model: str, options: Mapping[str, str]
+    ) -> None:
         """Begin a turn."""
+        del options
         del model
         seen, *_, message = [block.text for block in content if isinstance(block, TextBlock)]
         self.begin(self._answer(seen, message))

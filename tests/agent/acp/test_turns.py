@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.acp.conftest import AcpTalk, OpenAcp
+from tests.agent.acp.conftest import AGENT, AcpTalk, OpenAcp
 from tests.agent.conftest import USER, kinds, of_kind
 from tests.harness import ToolHarness
 
@@ -132,3 +132,36 @@ async def test_it_logs_in_with_a_key_of_the_environment_if_there_is_one(
     error: Any = of_kind(events, "error")[0]["error"]
     assert error["code"] == "agent_unavailable"
     assert "not logged in" in error["message"]
+
+
+@pytest.mark.proves("ext:any-agent")
+async def test_the_agents_own_settings_are_offered_and_chosen_but_not_its_mode(
+    open_acp: OpenAcp,
+) -> None:
+    """It is put into the mode in which it asks, whatever a message says."""
+    acp = open_acp("--settings")
+    events = await acp.say("settings", options={"effort": "high", "mode": "auto", "gone": "x"})
+    first, second = of_kind(events, "offer")
+    assert [(each["id"], each["value"]) for each in first["settings"]] == [
+        ("model", "small"),
+        ("effort", "high"),
+    ]
+    assert first["settings"][1]["choices"][0] == {"value": "low", "name": "Low"}
+    assert [each["name"] for each in first["commands"] + second["commands"]] == ["shout", "whisper"]
+    chosen = {"mode": "default", "model": "small", "effort": "high"}
+    assert json.loads(events[-1].data["text"]) == chosen
+    chat = events[0].data["chat"]
+    later = await acp.say(
+        "settings", chat=chat, options={"effort": "unknown"}, model=f"{AGENT}:large"
+    )
+    assert json.loads(later[-1].data["text"]) == chosen | {"model": "large"}
+
+
+@pytest.mark.proves("ext:any-agent")
+async def test_a_command_of_the_agents_own_arrives_as_the_whole_message(open_acp: OpenAcp) -> None:
+    acp = open_acp("--settings")
+    events = await acp.say("/shout hello")
+    assert "".join(each["text"] for each in of_kind(events, "text")) == "HELLO 1/shout hello"
+    assert "recall" not in str(events)
+    recalled = await acp.text("recall", chat=events[0].data["chat"])
+    assert recalled.endswith(" 1")  # The instructions come with the next message.

@@ -35,6 +35,10 @@ from acp.schema import (
 
 from tk_ai_extension.agent.backend import SERVER, AgentEvent, Working, result_of_agent
 from tk_ai_extension.agent.events import (
+    AgentChoice,
+    AgentSetting,
+    AgentSlashCommand,
+    Offered,
     TextDelta,
     ThinkingDelta,
     TodoItem,
@@ -184,6 +188,42 @@ def is_ours(call: ReportedCall, tools: ToolArguments) -> bool:
         return (call.input["server"], call.input["tool"]) == (SERVER, name)
     is_input = isinstance(call.report.raw_input or {}, Mapping)
     return call.report.kind in _TITLED and is_input and call.input.keys() <= set(tools[name])
+
+
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return the JSON objects of a list; none of any other value."""
+    return [json_object(each) for each in cast("list[Any]", value or ())]
+
+
+def values_of(setting: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a setting, which may be in groups, with their names."""
+    found: dict[str, str] = {}
+    for each in objects(setting.get("options")):
+        value = str(each.get("value"))
+        found |= values_of(each) if "options" in each else {value: str(each.get("name") or value)}
+    return found
+
+
+def offered(
+    settings: Iterable[Mapping[str, Any]], commands: Iterable[Mapping[str, Any]]
+) -> Offered:
+    """Return what an agent offers the person; its modes are none of it: see `session.ASKING`."""
+    return Offered(
+        [
+            AgentSetting(
+                str(each.get("id")),
+                str(each.get("name")),
+                str(each.get("currentValue")),
+                [AgentChoice(value, name) for value, name in values_of(each).items()],
+            )
+            for each in settings
+            if each.get("category") != "mode" and values_of(each)
+        ],
+        [
+            AgentSlashCommand(str(each.get("name")), str(each.get("description") or ""))
+            for each in commands
+        ],
+    )
 
 
 def text_of(block: Any) -> str:

@@ -21,7 +21,6 @@ from typing import Any, cast
 
 import mcp_types as types
 import psutil
-from acp import PROTOCOL_VERSION
 from acp.connection import Connection
 from acp.exceptions import RequestError
 from acp.schema import (
@@ -43,6 +42,9 @@ from tk_ai_extension.agent.acp.calls import (
     answer,
     cancelled,
     json_object,
+    objects,
+    offered,
+    values_of,
     writes_notebook,
 )
 from tk_ai_extension.agent.backend import (
@@ -88,6 +90,9 @@ the chat's permission mode; a mode in which the agent decides by itself would by
 MODE = "switch_mode"
 """Kind of a call that changes the agent's own mode, which only the person does."""
 
+PROTOCOL = 1
+"""Version of the protocol that this package speaks, whichever the package of the protocol knows."""
+
 AUTHENTICATION_REQUIRED = -32000
 """The protocol's code of an error."""
 
@@ -124,6 +129,10 @@ class AcpSession:
         self._capabilities: Mapping[str, Any] = {}
         self._opened: Mapping[str, Any] = {}
         self._model = config.model
+        # Its settings and commands as it has reported them last, and those that the chat knows.
+        self._settings: list[Mapping[str, Any]] = []
+        self._commands: list[Mapping[str, Any]] = []
+        self._offered = offered((), ())
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._turn: Translator | None = None
         self._prompting: asyncio.Task[None] | None = None
@@ -163,6 +172,7 @@ class AcpSession:
         self._opened = await self._request(method, settings, login=login)
         # What a loaded session repeats of its history comes before its name is known, and is dropped.
         self._session = name or str(self._opened.get("sessionId"))
+        self._learn(self._opened)
         await self._set_mode()
         _, _, model = self._config.model.partition(":")
         if model:
@@ -171,7 +181,7 @@ class AcpSession:
     async def _initialize(self, environment: Mapping[str, str]) -> str | None:
         """Exchange capabilities; return the login method for which a variable is set, if any."""
         about = {
-            "protocolVersion": PROTOCOL_VERSION,
+            "protocolVersion": PROTOCOL,
             # No files: agents edit them in their own process, and what they changed is recorded.
             # No terminals: a command is a kernel's work, where its output is kept and it is stopped.
             "clientCapabilities": {},
@@ -207,9 +217,16 @@ class AcpSession:
 
     async def _set_mode(self) -> None:
         """Choose a mode in which the agent asks before it acts."""
+        setting = self._setting(category="mode")
+        if setting is not None:
+            found = values_of(setting)
+            wanted = next((mode for mode in ASKING if mode in found), None)
+            if wanted is not None and wanted != setting.get("currentValue"):
+                await self._choose(setting, wanted)
+            return
         modes = json_object(self._opened.get("modes"))
-        offered = [str(json_object(each).get("id")) for each in modes.get("availableModes") or ()]
-        wanted = next((mode for mode in ASKING if mode in offered), None)
+        found = [str(each.get("id")) for each in objects(modes.get("availableModes"))]
+        wanted = next((mode for mode in ASKING if mode in found), None)
         if wanted is not None and wanted != modes.get("currentModeId"):
             params = {"sessionId": self._session, "modeId": wanted}
             await self._request("session/set_mode", params)
@@ -220,27 +237,54 @@ class AcpSession:
         Raises:
             NoModel: The agent has none of that name.
         """
-        options = [json_object(each) for each in self._opened.get("configOptions") or ()]
-        option = next((each for each in options if each.get("category") == "model"), None)
-        if option is not None:
-            names, first = _values(option), option.get("currentValue")
-            method, chosen = "session/set_config_option", {"configId": option.get("id")}
+        setting = self._setting(category="model")
+        if setting is not None:
+            opened = objects(self._opened.get("configOptions"))
+            had = [each.get("currentValue") for each in opened if each.get("id") == setting["id"]]
+            names, first = list(values_of(setting)), next(iter(had), None)
         else:
             models = json_object(self._opened.get("models"))
-            listed = map(json_object, models.get("availableModels") or ())
+            listed = objects(models.get("availableModels"))
             names, first = (
                 [str(each.get("modelId")) for each in listed],
                 models.get("currentModelId"),
             )
-            method, chosen = "session/set_model", {}
         model = model or str(first)
         if names and model not in names:
             raise NoModel(
                 f"{self._title} has no model `{model[:80]}`.",
                 hint=self._redact(f"Choose one of: {', '.join(names[:30])}."),
             )
-        chosen |= {"modelId": model} if option is None else {"value": model}
-        await self._request(method, {"sessionId": self._session, **chosen})
+        if setting is None:
+            params = {"sessionId": self._session, "modelId": model}
+            await self._request("session/set_model", params)
+        else:
+            await self._choose(setting, model)
+
+    def _setting(self, **wanted: str) -> Mapping[str, Any] | None:
+        """Return the first of the agent's settings with these fields, if any."""
+        found = (each for each in self._settings if wanted.items() <= each.items())
+        return next(found, None)
+
+    async def _choose(self, setting: Mapping[str, Any], value: str) -> None:
+        """Choose a value of one of the agent's settings."""
+        params = {"sessionId": self._session, "configId": setting.get("id"), "value": value}
+        self._learn(await self._request("session/set_config_option", params))
+
+    def _learn(self, said: Mapping[str, Any]) -> None:
+        """Keep what an answer or an update says of the agent's settings and commands."""
+        if "configOptions" in said:
+            self._settings = objects(said["configOptions"])
+        if "availableCommands" in said:
+            self._commands = objects(said["availableCommands"])
+        self._offer()
+
+    def _offer(self) -> None:
+        """Emit what the agent offers, if the chat does not know it yet."""
+        now = offered(self._settings, self._commands)
+        if self._turn is not None and now != self._offered:
+            self._offered = now
+            self._emit(self._turn, now)
 
     async def _request(
         self, method: str, params: dict[str, Any], *, login: str | None = None
@@ -277,19 +321,30 @@ class AcpSession:
         """Whether the process is running, as far as is known."""
         return self._process.running
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
+    async def send(
+        self, content: Sequence[ContentBlock], *, model: str, options: Mapping[str, str]
+    ) -> None:
         """Begin a turn."""
         if not self.alive:
             raise await self.died()
         if model != self._model:
             await self._set_model(model.partition(":")[2])
         self._model = model
-        blocks = [self._block(each) for each in content]
-        if self._prelude:
+        for name, value in options.items():
+            setting = self._setting(id=name)
+            if setting is None or setting.get("category") == "mode":
+                continue
+            if value != setting.get("currentValue") and value in values_of(setting):
+                await self._choose(setting, value)
+        # Agents recognize a command of theirs where a message begins.
+        is_command = self._is_command(content[-1])
+        blocks = [self._block(each) for each in (content[-1:] if is_command else content)]
+        if self._prelude and not is_command:
             blocks.insert(0, {"type": "text", "text": self._prelude})
             self._prelude = ""
         self._turn = Translator(self._config.tool_arguments)
         self._events.put_nowait(self._position)
+        self._offer()
         self._prompting = asyncio.create_task(
             self._prompt(self._turn, blocks), name="tk-ai prompt of an agent"
         )
@@ -386,6 +441,11 @@ class AcpSession:
         text = f"{error}: {data}" if data and str(data) not in str(error) else str(error)
         return self._redact(str(encodable(text)))[:500].rstrip(".")
 
+    def _is_command(self, block: ContentBlock) -> bool:
+        """Return whether a person's text calls one of the agent's own commands."""
+        names = {f"/{each.get('name')}" for each in self._commands}
+        return isinstance(block, TextBlock) and block.text.partition(" ")[0].strip() in names
+
     def _block(self, block: ContentBlock) -> dict[str, Any]:
         if isinstance(block, TextBlock):
             return {"type": "text", "text": block.text}
@@ -408,6 +468,8 @@ class AcpSession:
         try:
             if method == "session/update":
                 update = SessionNotification.model_validate(given)
+                # Also between turns: agents report them once they have started.
+                self._learn(json_object(json_object(given).get("update")))
                 if turn is not None and update.session_id == self._session:
                     self._emit(turn, *turn.translate(update.update))
             elif method == "session/request_permission":
@@ -578,11 +640,3 @@ class _Texts:
 
     async def flush(self) -> None:
         await self._writer.drain()
-
-
-def _values(option: Mapping[str, Any]) -> list[str]:
-    """Return the values of an option, which may be in groups."""
-    found: list[str] = []
-    for each in map(json_object, option.get("options") or ()):
-        found += _values(each) if "options" in each else [str(each.get("value"))]
-    return found

@@ -189,8 +189,11 @@ class ClaudeSession:
         """Whether the process is running."""
         return not self._reading.done()
 
-    async def send(self, content: Sequence[ContentBlock], *, model: str) -> None:
+    async def send(
+        self, content: Sequence[ContentBlock], *, model: str, options: Mapping[str, str]
+    ) -> None:
         """Begin a turn."""
+        del options
         self._translator = Translator(self._redact)
         try:
             if model != self._model:
