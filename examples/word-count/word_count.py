@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tk_ai_extension.model.cells import CellContent, Snapshot
 from tk_ai_extension.model.operations import Insert
-from tk_ai_extension.tools.changes import Edit, apply_edit, plan_edit
+from tk_ai_extension.tools.changes import EditPlan, apply_edit, plan_edit
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 
@@ -28,7 +28,7 @@ async def count_words(context: ToolContext, notebook: Notebook = None) -> WordCo
 
 
 @tool("WRITE", carry_out=apply_edit)
-async def add_word_count(context: ToolContext, notebook: Notebook = None) -> Edit:
+async def add_word_count(context: ToolContext, notebook: Notebook = None) -> EditPlan:
     """Add a Markdown cell with the number of words at the end of a notebook."""
     document = await context.workspace.open(context.caller, notebook, tool="add_word_count")
     snapshot = await document.read()

@@ -25,7 +25,7 @@ from tests.support.scripted_model import (
     rate_limited,
 )
 from tk_ai_extension.agent.claude import connections
-from tk_ai_extension.agent.claude.connections import FILE, ClaudeModels, ConnectionStore
+from tk_ai_extension.agent.claude.connections import FILE, ClaudeConnections, ConnectionStore
 from tk_ai_extension.agent.claude.providers import (
     ADDRESS,
     ANTHROPIC,
@@ -45,12 +45,12 @@ def models(
     folder: Path,
     environment: Mapping[str, str] | None = None,
     settings: ProviderSettings | None = None,
-) -> ClaudeModels:
+) -> ClaudeConnections:
     """The models of a user who has a configuration folder of their own."""
     of_user = folder / "config"
     root = folder / "root"
     root.mkdir(exist_ok=True)
-    return ClaudeModels(
+    return ClaudeConnections(
         settings or ProviderSettings(),
         root,
         ConnectionStore(of_user / FILE),

@@ -30,7 +30,7 @@ from tests.browser.pool import CONFIG, Pool, PooledLab, pool
 from tests.servers import StartServer, servers
 from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.claude.providers import TAKEN
-from tk_ai_extension.agent.process import NETWORK, matches
+from tk_ai_extension.agent.environment import NETWORK, matches
 
 # A busy machine is slow, and what is waited for comes all the same.
 expect.set_options(timeout=DEADLINE)

@@ -26,7 +26,7 @@ from tests.support.faults import RUN_FOREVER
 from tk_ai_extension.kernels.sandbox import programs as sandbox_programs
 from tk_ai_extension.kernels.sandbox.programs import Sandbox, find_program, find_sandbox, probe
 from tk_ai_extension.kernels.sandbox.provisioner import confine
-from tk_ai_extension.kernels.sharing.share import share_kernel, unshare_kernel
+from tk_ai_extension.kernels.sharing.kernelspec import share_kernel, unshare_kernel
 from tk_ai_extension.model.errors import KernelUnsupported
 
 pytestmark = [

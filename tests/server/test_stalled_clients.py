@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tk_ai_extension.server.handlers import rest, streaming
+from tk_ai_extension.server.handlers import streaming, tools
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_an_artifact_is_not_kept_for_who_does_not_read_it(
 ) -> None:
     ended = asyncio.Event()
     monkeypatch.setattr(streaming, "STALLED", 0.3)
-    monkeypatch.setattr(rest.ArtifactHandler, "on_finish", lambda _: ended.set())
+    monkeypatch.setattr(tools.ArtifactHandler, "on_finish", lambda _: ended.set())
     kept = await extension.workspace.artifacts.write(getuser(), "x" * 30_000_000)
     await stalled(f"api/tk-ai/artifacts/{kept.id}")
     async with asyncio.timeout(10):

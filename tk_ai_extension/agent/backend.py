@@ -17,8 +17,8 @@ from mcp.server.context import ServerRequestContext
 
 from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.chat_setup import ServerConfig
+from tk_ai_extension.agent.environment import ModelProvider
 from tk_ai_extension.agent.events import EventPayload, ToolAnswered
-from tk_ai_extension.agent.process import ModelProvider
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.mcp.calls import describe

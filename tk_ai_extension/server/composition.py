@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.acp.backend import known_agents
-from tk_ai_extension.agent.claude.connections import ClaudeModels
+from tk_ai_extension.agent.claude.connections import ClaudeConnections
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
@@ -120,7 +120,7 @@ def build_components(
     )
     workspace.journal.emit = workspace.policy.emit = partial(emit_event, managers.server)
     backends = {"documents": store.backend, "executor": kernels.backend}
-    claude = ClaudeModels(
+    claude = ClaudeConnections(
         ProviderSettings(
             base_url=app.chat_base_url,
             model=app.chat_model,

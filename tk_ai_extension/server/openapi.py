@@ -19,8 +19,8 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server import models
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.openapi_operations import CALLER, TOOLSETS, Operation
-from tk_ai_extension.server.handlers.rest import ToolHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
+from tk_ai_extension.server.handlers.tools import ToolHandler
 from tk_ai_extension.tools.registry import Registry, Tool
 
 Schema = Json

@@ -147,7 +147,7 @@ class ProjectServices:
         async with self._changing:
             if self.shared is None:
                 return False
-            from tk_ai_extension.kernels.sharing.share import unshare_kernel
+            from tk_ai_extension.kernels.sharing.kernelspec import unshare_kernel
 
             with _write_errors("the kernelspec of the shared kernel"):
                 await asyncio.to_thread(unshare_kernel, self._folder)
@@ -161,7 +161,7 @@ class ProjectServices:
                 await self._share(kernels, kernel_id)
 
     async def _share(self, kernels: Kernels, kernel_id: str) -> dict[str, str]:
-        from tk_ai_extension.kernels.sharing.share import share_kernel
+        from tk_ai_extension.kernels.sharing.kernelspec import share_kernel
 
         language = (await kernels.info(kernel_id)).language or "python"
         file = self._folder / KERNELS / f"kernel-{kernel_id}.json"

@@ -19,7 +19,7 @@ from tornado.ioloop import PeriodicCallback
 from tornado.web import HTTPError
 
 from tk_ai_extension.agent.acp.backend import installed
-from tk_ai_extension.agent.process import gc_paused
+from tk_ai_extension.agent.environment import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
 from tk_ai_extension.model.json_values import Json
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
     from jupyter_server.services.sessions.sessionmanager import SessionManager
 
-    from tk_ai_extension.agent.acp.backend import AgentCommand
+    from tk_ai_extension.agent.acp.backend import AgentSpec
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.claude.connections import ClaudeModels
+    from tk_ai_extension.agent.claude.connections import ClaudeConnections
     from tk_ai_extension.agent.claude.providers import ModelsInfo
     from tk_ai_extension.agent.code import CodeAssistant
     from tk_ai_extension.agent.store import ChatStore
@@ -86,13 +86,13 @@ class AgentModels:
     """
 
     def __init__(
-        self, claude: ClaudeModels, find_agents: Callable[[], dict[str, AgentCommand]]
+        self, claude: ClaudeConnections, find_agents: Callable[[], dict[str, AgentSpec]]
     ) -> None:
         self.claude = claude
         self._find_agents = find_agents
 
     @cached_property
-    def commands(self) -> dict[str, AgentCommand]:
+    def commands(self) -> dict[str, AgentSpec]:
         """The further agents, by name; found on first use, which blocks."""
         return self._find_agents()
 

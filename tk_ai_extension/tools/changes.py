@@ -98,7 +98,7 @@ def insertion(
 
 
 @dataclass(frozen=True)
-class Edit:
+class EditPlan:
     """Operations on a notebook, and optionally a run of the changed code cells.
 
     Attributes:
@@ -211,7 +211,7 @@ Verb = Literal["restart", "interrupt", "shut down"]
 
 
 @dataclass(frozen=True)
-class KernelChange:
+class KernelChangePlan:
     """A planned change of a running kernel's state.
 
     Attributes:
@@ -444,7 +444,7 @@ def plan_edit(
     run: bool = False,
     wait: float = 30.0,
     timeout: float | None = None,
-) -> Edit:
+) -> EditPlan:
     """Return a plan of operations on a notebook.
 
     Args:
@@ -461,14 +461,14 @@ def plan_edit(
         Conflict, CellNotFound, InvalidNotebook: With ``run``, an operation cannot be applied.
     """
     editing.check_sources(context.workspace, operations)
-    edit = Edit(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
+    edit = EditPlan(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
     if run:
         # No kernel starts for an edit that cannot be applied.
         _ = edit.changes
     return edit
 
 
-async def apply_edit(context: ToolContext, edit: Edit, tool: str) -> CellsChanged:
+async def apply_edit(context: ToolContext, edit: EditPlan, tool: str) -> CellsChanged:
     """Apply an edit of cells and return its result."""
     return cells_changed(
         await editing.apply(

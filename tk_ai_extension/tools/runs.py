@@ -21,9 +21,9 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import Digest, digest, shorten
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
-from tk_ai_extension.tools.changes import RESTART, Edit, cell_step
+from tk_ai_extension.tools.changes import RESTART, EditPlan, cell_step
 from tk_ai_extension.tools.registry import Image, Result, ToolContext
-from tk_ai_extension.verification.verifying import CellReport
+from tk_ai_extension.verification.report import CellReport
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun
 from tk_ai_extension.workspace.runs import Run, Step
@@ -620,7 +620,7 @@ async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult
     return await follow(context, begun, plan.wait, total_cells=total_cells)
 
 
-async def edit_and_run(context: ToolContext, edit: Edit, tool: str) -> ExecutionResult:
+async def edit_and_run(context: ToolContext, edit: EditPlan, tool: str) -> ExecutionResult:
     """Apply the edit and run the changed code cells."""
     # Get the kernel first: if it does not start, nothing is changed.
     kernel_id, _ = await kernel_for(context, edit.document.path)

@@ -294,7 +294,7 @@ def _counted(outputs: tuple[Json, ...], count: int | None) -> tuple[Json, ...]:
     )
 
 
-class Blamed(BaseModel):
+class BlameEntry(BaseModel):
     """The last change of a cell's source, or its last run."""
 
     index: int = 0
@@ -311,11 +311,11 @@ class Blamed(BaseModel):
     """Whether the source was edited by hand after the change."""
 
 
-class Blame(Result):
+class BlameResult(Result):
     """Who changed and ran the cells of a notebook last."""
 
     notebook: str
-    cells: list[Blamed]
+    cells: list[BlameEntry]
 
     def as_text(self) -> str:
         """Return a line for each change and run."""
@@ -334,17 +334,17 @@ class Blame(Result):
 @tool("READ")
 async def blame(
     context: ToolContext, cell: MaybeAddress = None, notebook: Notebook = None
-) -> Blame:
+) -> BlameResult:
     """Show who changed each cell last, and who ran it (calls of tools, not a person's typing)."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.store.open(workspace.path(caller, notebook, tool="nb blame"))
     snapshot = await document.read()
     found = await workspace.journal.blame(document.path, caller.user)
-    result = Blame(notebook=document.path, cells=[])
+    result = BlameResult(notebook=document.path, cells=[])
     for each in snapshot.cells if cell is None else (snapshot.cell(cell),):
         for entry in found.get(each.key, ()):
             after = entry.changes[-1].after if entry.changes else None
-            blamed = Blamed.model_validate(entry, from_attributes=True)
+            blamed = BlameEntry.model_validate(entry, from_attributes=True)
             blamed.index, blamed.cell = snapshot.index(each), snapshot.short_key(each)
             blamed.edited_since = after is not None and after.source != each.source
             result.cells.append(blamed)

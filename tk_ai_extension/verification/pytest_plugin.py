@@ -16,7 +16,7 @@ from tk_ai_extension.verification import OPTIONS
 
 if TYPE_CHECKING:
     from tk_ai_extension.verification.comparing import ComparisonRules
-    from tk_ai_extension.verification.verifying import NotebookReport
+    from tk_ai_extension.verification.report import NotebookReport
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,7 +102,7 @@ def verify_file(
 
     from tk_ai_extension.model.executions import Execution
     from tk_ai_extension.notebooks.reading import read_notebook
-    from tk_ai_extension.verification.verifying import Verification
+    from tk_ai_extension.verification.report import Verification
 
     stored = read_notebook(path.read_bytes(), path.name)
     snapshot = stored.snapshot(path.name)

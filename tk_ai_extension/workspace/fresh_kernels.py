@@ -14,7 +14,7 @@ from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, ExecutionRequest
-from tk_ai_extension.verification.verifying import QUIET, NotebookReport, Verification
+from tk_ai_extension.verification.report import QUIET, NotebookReport, Verification
 from tk_ai_extension.workspace.runs import Run, Step
 
 logger = logging.getLogger(__name__)

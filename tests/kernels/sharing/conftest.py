@@ -16,7 +16,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, write_connection
-from tk_ai_extension.kernels.sharing.share import (
+from tk_ai_extension.kernels.sharing.kernelspec import (
     LINK,
     share_kernel,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
-from tk_ai_extension.kernels.sharing.share import (
+from tk_ai_extension.kernels.sharing.kernelspec import (
     DISPLAY_NAME,
     share_kernel,
     unshare_kernel,

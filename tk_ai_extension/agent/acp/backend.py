@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent.process import (
-    AgentCommand,
+from tk_ai_extension.agent.environment import (
+    AgentSpec,
     ModelProvider,
     gc_paused,
     make_work_folder,
@@ -39,12 +39,12 @@ MAX_READ = 1 << 20
 """Size of the buffer of an agent's output, in bytes."""
 
 
-def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
+def configured(agents: Mapping[str, Any]) -> dict[str, AgentSpec | None]:
     """Return the agents of the setting ``acp_agents``.
 
     Args:
         agents: By name, a command (a list of words), an object with ``command`` and optionally
-            the other attributes of `AgentCommand`, or None to hide a known agent.
+            the other attributes of `AgentSpec`, or None to hide a known agent.
 
     Raises:
         InvalidArguments: An entry has another form.
@@ -52,8 +52,8 @@ def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
     # Not at the start of a server, which does not need it.
     from pydantic import TypeAdapter, ValidationError
 
-    adapter = TypeAdapter(AgentCommand)
-    found: dict[str, AgentCommand | None] = {}
+    adapter = TypeAdapter(AgentSpec)
+    found: dict[str, AgentSpec | None] = {}
     for name, said in agents.items():
         given = said if isinstance(said, Mapping) else {"command": said}
         try:
@@ -68,7 +68,7 @@ def configured(agents: Mapping[str, Any]) -> dict[str, AgentCommand | None]:
     return found
 
 
-def known_agents(agents: Mapping[str, Any]) -> dict[str, AgentCommand]:
+def known_agents(agents: Mapping[str, Any]) -> dict[str, AgentSpec]:
     """Return the agents that may be offered, by name: the known ones and the configured ones.
 
     Args:
@@ -82,7 +82,7 @@ def known_agents(agents: Mapping[str, Any]) -> dict[str, AgentCommand]:
     return {name: agent for name, agent in found.items() if agent is not None}
 
 
-def installed(agents: Iterable[AgentCommand]) -> dict[str, str]:
+def installed(agents: Iterable[AgentSpec]) -> dict[str, str]:
     """Return the display names of those agents that are installed, by name. Searches PATH, so it blocks."""
     if not has_protocol():
         return {}
@@ -104,7 +104,7 @@ class AcpBackend:
         environment: The environment of the server.
     """
 
-    command: AgentCommand
+    command: AgentSpec
     folder: Path
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 

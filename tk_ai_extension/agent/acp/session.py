@@ -59,7 +59,7 @@ from tk_ai_extension.agent.backend import (
     Working,
     build_tool_server,
 )
-from tk_ai_extension.agent.process import AgentCommand
+from tk_ai_extension.agent.environment import AgentSpec
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -112,7 +112,7 @@ class AcpSession:
     def __init__(
         self,
         process: AgentProcess,
-        command: AgentCommand,
+        command: AgentSpec,
         config: SessionConfig,
         folder: Path,
     ) -> None:

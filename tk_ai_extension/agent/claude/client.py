@@ -37,6 +37,12 @@ from tk_ai_extension.agent.backend import (
 from tk_ai_extension.agent.claude import launch
 from tk_ai_extension.agent.claude.connections import provider_error
 from tk_ai_extension.agent.claude.providers import OAUTH, Provider
+from tk_ai_extension.agent.environment import (
+    INHERITED,
+    gc_paused,
+    make_work_folder,
+    matching,
+)
 from tk_ai_extension.agent.events import (
     Discarded,
     Noticed,
@@ -46,12 +52,6 @@ from tk_ai_extension.agent.events import (
     ToolAnswered,
     ToolCalled,
     Used,
-)
-from tk_ai_extension.agent.process import (
-    INHERITED,
-    gc_paused,
-    make_work_folder,
-    matching,
 )
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tour import TourSession

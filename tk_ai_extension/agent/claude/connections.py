@@ -39,7 +39,7 @@ from tk_ai_extension.agent.claude.providers import (
     is_elsewhere,
     is_local,
 )
-from tk_ai_extension.agent.process import gc_paused, redacted, secrets_of
+from tk_ai_extension.agent.environment import gc_paused, redacted, secrets_of
 from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly, ToolError
 from tk_ai_extension.model.private_files import (
@@ -158,7 +158,7 @@ class ConnectionStore:
             ) from error
 
 
-class ClaudeModels:
+class ClaudeConnections:
     """Selects the provider at each call, so that a new key is used at once.
 
     Args:

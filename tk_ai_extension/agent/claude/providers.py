@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.process import (
+from tk_ai_extension.agent.environment import (
     NETWORK,
     ModelProvider,
     matching,

@@ -26,7 +26,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.session import DELIM, Session
 from zmq.utils.monitor import recv_monitor_message
 
-from tk_ai_extension.kernels.sharing.share import LOG
+from tk_ai_extension.kernels.sharing.kernelspec import LOG
 
 log = logging.getLogger(__name__)
 

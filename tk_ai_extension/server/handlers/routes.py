@@ -32,7 +32,7 @@ from tk_ai_extension.server.handlers.permissions import (
     StandingApprovalHandler,
     StandingHandler,
 )
-from tk_ai_extension.server.handlers.rest import (
+from tk_ai_extension.server.handlers.tools import (
     ArtifactHandler,
     HealthHandler,
     OpenAPIHandler,

@@ -10,7 +10,7 @@ from pydantic import Field
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.tools.changes import CellsChanged, Edit, cells_changed, plan_edit
+from tk_ai_extension.tools.changes import CellsChanged, EditPlan, cells_changed, plan_edit
 from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
@@ -35,7 +35,7 @@ class CellEdited(CellsChanged):
     cells_delta: Literal[-1, 0, 1]
 
 
-async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellEdited:
+async def _carry_out(context: ToolContext, edit: EditPlan, tool: str) -> CellEdited:
     """Apply the edit and return its result."""
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
@@ -68,7 +68,7 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
         Literal["code", "markdown"] | None, Field(description="required for insert")
     ] = None,
     edit_mode: EditMode = "replace",
-) -> Edit:
+) -> EditPlan:
     """Replace, insert or delete one cell of a notebook. Read the cell before you replace or delete it.
     A conflict returns its source, which counts as reading it.
     """

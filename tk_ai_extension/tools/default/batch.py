@@ -15,7 +15,7 @@ from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.changes import (
     CellsChanged,
-    Edit,
+    EditPlan,
     cells_changed,
     insertion,
     plan_edit,
@@ -89,7 +89,7 @@ def _edits_effect(arguments: BaseModel) -> Literal["WRITE", "EXECUTE"]:
     return "EXECUTE" if getattr(arguments, "run", False) else "WRITE"
 
 
-async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> CellsEdited:
+async def _carry_out(context: ToolContext, edit: EditPlan, tool: str) -> CellsEdited:
     """Apply the edit and, on request, run the changed cells; undo the edit if one fails."""
     workspace, path = context.workspace, edit.document.path
     # Get the kernel first: if it does not start, nothing is changed.
@@ -136,7 +136,7 @@ async def edit_cells(
     ] = False,
     notebook: Notebook = None,
     wait: Wait = 30,
-) -> Edit:
+) -> EditPlan:
     """Apply several operations in order, all or none. Use the addresses from before the call; each
     operation sees the sources that those before it leave.
     """

@@ -6,7 +6,14 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.tools.changes import Edit, apply_edit, insertion, plan_edit, replaced, select
+from tk_ai_extension.tools.changes import (
+    EditPlan,
+    apply_edit,
+    insertion,
+    plan_edit,
+    replaced,
+    select,
+)
 from tk_ai_extension.tools.parameters import Address, CellKind, MaybeAddress, MaybeRanges, Notebook
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
@@ -38,7 +45,7 @@ async def insert_cell(
     after: MaybeAddress = None,
     before: MaybeAddress = None,
     notebook: Notebook = None,
-) -> Edit:
+) -> EditPlan:
     """Insert a cell at an index, before or after a cell, or at the end."""
     document = await context.workspace.open(context.caller, notebook, tool="insert_cell")
     content = CellContent(cell_type, source)
@@ -61,7 +68,7 @@ async def overwrite_cell(
     cell_type: CellKind | None = None,
     keep_outputs: bool = False,
     notebook: Notebook = None,
-) -> Edit:
+) -> EditPlan:
     """Replace a cell's source and clear its outputs unless `keep_outputs`. Returns a diff. Read the
     cell first, or give its versioned address.
     """
@@ -79,7 +86,7 @@ async def edit_cell(
     new: str,
     replace_all: bool = False,
     notebook: Notebook = None,
-) -> Edit:
+) -> EditPlan:
     """Replace a string in a cell's source; `old` must occur once unless `replace_all`."""
     document = await context.workspace.open(context.caller, notebook, tool="edit_cell")
     snapshot, found, expect = await _read_cell(context, document, cell)
@@ -89,7 +96,7 @@ async def edit_cell(
 
 
 @tool("WRITE", destructive=True, carry_out=apply_edit, command="rm cell")
-async def delete_cell(context: ToolContext, cell: Address, notebook: Notebook = None) -> Edit:
+async def delete_cell(context: ToolContext, cell: Address, notebook: Notebook = None) -> EditPlan:
     """Delete a cell. Returns its source. Read the cell first, or give its versioned address."""
     document = await context.workspace.open(context.caller, notebook, tool="delete_cell")
     snapshot, found, expect = await _read_cell(context, document, cell)
@@ -99,7 +106,7 @@ async def delete_cell(context: ToolContext, cell: Address, notebook: Notebook = 
 @tool("WRITE", destructive=True, idempotent=True, carry_out=apply_edit, command="clear cells")
 async def clear_outputs(
     context: ToolContext, cells: MaybeRanges = None, all: bool = False, notebook: Notebook = None
-) -> Edit:
+) -> EditPlan:
     """Clear outputs and execution counts of some cells or of all."""
     if (cells is None) != all:
         raise InvalidArguments("Give either `cells` or `all`.")
@@ -117,7 +124,7 @@ async def clear_outputs(
 @tool("WRITE", idempotent=True, carry_out=apply_edit, command="mv cell to")
 async def move_cell(
     context: ToolContext, cell: Address, to: int, notebook: Notebook = None
-) -> Edit:
+) -> EditPlan:
     """Move a cell; `to` is its new index."""
     document = await context.workspace.open(context.caller, notebook, tool="move_cell")
     snapshot = await document.read()

@@ -10,7 +10,7 @@ from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.notebook import states
-from tk_ai_extension.tools.changes import Edit, insertion, plan_edit, select
+from tk_ai_extension.tools.changes import EditPlan, insertion, plan_edit, select
 from tk_ai_extension.tools.parameters import (
     Address,
     MaybeAddress,
@@ -50,7 +50,7 @@ async def insert_and_execute_cell(
     notebook: Notebook = None,
     wait: Wait = 30,
     timeout: Timeout = None,
-) -> Edit:
+) -> EditPlan:
     """Insert a code cell and run it (default: at the end)."""
     if not source.strip():
         raise InvalidArguments("`source` is empty.", hint="Use insert_cell for an empty cell.")

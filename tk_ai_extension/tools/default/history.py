@@ -14,7 +14,7 @@ from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.changes import ChangedCell, Edit, changed_cell
+from tk_ai_extension.tools.changes import ChangedCell, EditPlan, changed_cell
 from tk_ai_extension.tools.parameters import Entry, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
@@ -41,7 +41,7 @@ class Undone(Result):
 
 
 @dataclass(frozen=True)
-class _UndoEdit(Edit):
+class _UndoPlan(EditPlan):
     """The edit that undoes journal entries.
 
     Attributes:
@@ -66,7 +66,7 @@ class _UndoEdit(Edit):
         return replace(edit, title=title, steps=(*entries, *edit.steps))
 
 
-async def _undo(context: ToolContext, plan: _UndoEdit, tool: str) -> Undone:
+async def _undo(context: ToolContext, plan: _UndoPlan, tool: str) -> Undone:
     """Apply the edit and mark the entries as undone."""
     workspace, count = context.workspace, len(plan.entries)
     applied = await editing.undo(
@@ -95,7 +95,7 @@ async def undo(
         Entry | None, Field(description="instead of `steps`: all after this history number")
     ] = None,
     notebook: Notebook = None,
-) -> _UndoEdit:
+) -> _UndoPlan:
     """Undo your own changes, newest first. Keeps cells that were edited since."""
     workspace, caller = context.workspace, context.caller
     document = await workspace.open(caller, notebook, tool="undo")
@@ -115,7 +115,7 @@ async def undo(
             f"Nothing was undone: {' '.join(plan.left)}",
             hint="Edit the cells instead.",
         )
-    return _UndoEdit(
+    return _UndoPlan(
         document,
         snapshot,
         tuple(anchored(snapshot, plan.operations)),

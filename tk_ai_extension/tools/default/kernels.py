@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.kernels.base import KernelInfo
 from tk_ai_extension.model.errors import KernelNotFound
-from tk_ai_extension.tools.changes import KernelChange, Verb
+from tk_ai_extension.tools.changes import KernelChangePlan, Verb
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, path_of_kernel, tool
 from tk_ai_extension.workspace.executions import Cancellation
@@ -97,7 +97,7 @@ def kernel_text(kernel: KernelEntry) -> str:
     return ", ".join(parts)
 
 
-class RunningKernels(Result):
+class RunningKernelList(Result):
     """The running kernels."""
 
     kernels: list[KernelEntry]
@@ -129,14 +129,14 @@ async def _entry(context: ToolContext, info: KernelInfo) -> KernelEntry:
 
 
 @tool("READ", command="ps")
-async def list_running_kernels(context: ToolContext) -> RunningKernels:
+async def list_running_kernels(context: ToolContext) -> RunningKernelList:
     """List running kernels: notebooks, states, memory, CPU."""
     kernels = context.workspace.kernels
     found: list[KernelEntry] = []
     for kernel_id in kernels.ids():
         with suppress(KernelNotFound):  # It has since ended.
             found.append(await _entry(context, await kernels.info(kernel_id)))
-    return RunningKernels(kernels=found)
+    return RunningKernelList(kernels=found)
 
 
 class KernelStatus(Result):
@@ -198,7 +198,7 @@ class KernelChanged(Result):
         return f"Kernel {self.kernel_id[:8]} {self.action}.{lost}"
 
 
-async def _change(context: ToolContext, plan: KernelChange, tool: str) -> KernelChanged:  # noqa: ARG001
+async def _change(context: ToolContext, plan: KernelChangePlan, tool: str) -> KernelChanged:  # noqa: ARG001
     """Execute the planned change of a kernel."""
     if plan.verb == "interrupt":
         return await _interrupt(context, plan)
@@ -208,7 +208,7 @@ async def _change(context: ToolContext, plan: KernelChange, tool: str) -> Kernel
     return KernelChanged(kernel_id=plan.kernel_id, action="restarted" if restart else "shut down")
 
 
-async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
+async def _interrupt(context: ToolContext, plan: KernelChangePlan) -> KernelChanged:
     """Interrupt the kernel's running code, or one execution."""
     workspace, found = context.workspace, plan.kernel_id
     if plan.execution_id is not None:
@@ -227,11 +227,11 @@ async def _interrupt(context: ToolContext, plan: KernelChange) -> KernelChanged:
 
 async def _plan(
     context: ToolContext, verb: Verb, notebook: str | None, kernel_id: str | None
-) -> KernelChange:
+) -> KernelChangePlan:
     workspace, caller = context.workspace, context.caller
     path = await path_of_kernel(context, notebook, kernel_id)
     found = await workspace.kernel_id(caller, notebook, kernel_id, tool=_TOOLS[verb])
-    return KernelChange(verb, found, path)
+    return KernelChangePlan(verb, found, path)
 
 
 @tool("EXECUTE", carry_out=_change, command="interrupt notebook")
@@ -240,18 +240,18 @@ async def interrupt_kernel(
     notebook: Notebook = None,
     kernel_id: KernelId = None,
     execution_id: str | None = None,
-) -> KernelChange:
+) -> KernelChangePlan:
     """Interrupt a kernel's running code; with `execution_id` only that execution, even if queued."""
     if execution_id is not None:
         run = context.workspace.executions.get(context.caller, execution_id)
-        return KernelChange("interrupt", run.kernel_id, run.path, execution_id)
+        return KernelChangePlan("interrupt", run.kernel_id, run.path, execution_id)
     return await _plan(context, "interrupt", notebook, kernel_id)
 
 
 @tool("EXECUTE", destructive=True, carry_out=_change, command="restart notebook")
 async def restart_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
-) -> KernelChange:
+) -> KernelChangePlan:
     """Restart a kernel; its variables are lost."""
     return await _plan(context, "restart", notebook, kernel_id)
 
@@ -259,6 +259,6 @@ async def restart_kernel(
 @tool("EXECUTE", destructive=True, carry_out=_change, command="stop notebook")
 async def shutdown_kernel(
     context: ToolContext, notebook: Notebook = None, kernel_id: KernelId = None
-) -> KernelChange:
+) -> KernelChangePlan:
     """Shut down a kernel; its variables are lost."""
     return await _plan(context, "shut down", notebook, kernel_id)

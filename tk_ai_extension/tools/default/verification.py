@@ -16,7 +16,7 @@ from tk_ai_extension.tools.parameters import CellTimeout, Notebook, Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow
 from tk_ai_extension.verification.comparing import ComparisonRules
-from tk_ai_extension.verification.verifying import Verification
+from tk_ai_extension.verification.report import Verification
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun, fresh_kernel
 
 

@@ -14,7 +14,7 @@ from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.changes import (
     CellsChanged,
     CreationPlan,
-    Edit,
+    EditPlan,
     apply_edit,
     cells_changed,
     plan_edit,
@@ -24,9 +24,9 @@ from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 
 
-async def _write(context: ToolContext, plan: Edit | CreationPlan, tool: str) -> CellsChanged:
+async def _write(context: ToolContext, plan: EditPlan | CreationPlan, tool: str) -> CellsChanged:
     """Apply the edit, or create the notebook."""
-    if isinstance(plan, Edit):
+    if isinstance(plan, EditPlan):
         return await apply_edit(context, plan, tool)
     return cells_changed(
         await editing.create(context.workspace, context.caller, plan.path, plan.cells, tool=tool)
@@ -39,7 +39,7 @@ async def write_notebook(
     text: Annotated[str, Field(description="edited text of read_notebook")],
     notebook: Notebook = None,
     base: Annotated[str | None, Field(description="revision, if the text has no header")] = None,
-) -> Edit | CreationPlan:
+) -> EditPlan | CreationPlan:
     """Write edited text back. Merges it by cell with others' changes since you read it. A missing
     marker deletes its cell; a marker without id adds one. Creates a missing notebook.
     """

@@ -1,4 +1,4 @@
-"""Edit, insert or delete cells by index, without running them."""
+"""EditPlan, insert or delete cells by index, without running them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from tk_ai_extension.model.cells import VERSION, CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.tools.changes import CellsChanged, Edit, cells_changed, plan_edit
+from tk_ai_extension.tools.changes import CellsChanged, EditPlan, cells_changed, plan_edit
 from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
@@ -33,7 +33,7 @@ class NotebookChanged(CellsChanged):
     """The cell's source; of a deleted cell, its last one."""
 
 
-async def _carry_out(context: ToolContext, edit: Edit, tool: str) -> NotebookChanged:
+async def _carry_out(context: ToolContext, edit: EditPlan, tool: str) -> NotebookChanged:
     """Apply the edit and return its result."""
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
@@ -66,8 +66,8 @@ async def notebook(
             description="part of the address after the dot, if you did not read it",
         ),
     ] = None,
-) -> Edit:
-    """Edit, insert or delete a cell of a notebook by index; runs nothing (see `python`). Read the cell
+) -> EditPlan:
+    """EditPlan, insert or delete a cell of a notebook by index; runs nothing (see `python`). Read the cell
     before you edit or delete it. A conflict returns its source, which counts as reading it.
     """
     workspace = context.workspace

@@ -55,7 +55,7 @@ class ModelProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentCommand:
+class AgentSpec:
     """How an agent is started.
 
     Attributes:

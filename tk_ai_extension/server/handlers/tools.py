@@ -1,4 +1,4 @@
-"""The tools for programs: ``health``, ``tools``, ``artifacts``, ``openapi.json``."""
+"""The handlers of the tools: ``health``, ``tools``, ``save``, ``artifacts``, ``openapi.json``."""
 
 from __future__ import annotations
 

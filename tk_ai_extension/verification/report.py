@@ -1,4 +1,4 @@
-"""Verify a notebook: hand out its cells to run, and report what each one did."""
+"""The report of a verification: the cells to run, and what each of them did."""
 
 from __future__ import annotations
 
