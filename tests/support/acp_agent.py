@@ -6,6 +6,7 @@ Run it as a file. It echoes messages, and does what they name:
 - ``quiet TOOL {…}``: the same without a report;
 - ``own KIND {…}``: asks for the permission of an action of its own, and responds with the outcome;
 - ``edit PATH TEXT``: asks for the edit of a file, and writes it;
+- ``write PATH OLD NEW``: edits a file, and reports it without having asked;
 - ``plan``, ``picture``, ``env``, ``server``, ``recall``: a plan; the number of pictures; the names of
   its variables; its MCP server; the messages of its session;
 - ``ask {…}``: asks for the permission of a call as the protocol has it;
@@ -299,6 +300,17 @@ class Agent:
         status = "completed" if ok else "failed"
         self.update(session, "tool_call_update", toolCallId=call, status=status)
         self.say(session, json.dumps(answer["result"]["outcome"], sort_keys=True))
+
+    def do_write(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Edit a file, and report it."""
+        path, old, new = rest.split()
+        file = Path(path)
+        file.write_text(file.read_text().replace(old, new))
+        diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
+        self.update(
+            session, "tool_call", toolCallId=f"write-{next(_numbers)}", title="Write", kind="edit",
+            status="completed", content=[diff], rawInput={"path": path},
+        )  # fmt: skip
 
     def do_plan(self, session: str, _rest: str, _blocks: list[Json]) -> None:
         """Send a plan."""

@@ -20,7 +20,7 @@ from tk_ai_extension.agent.chat_setup import ServerConfig
 from tk_ai_extension.agent.environment import ModelProvider
 from tk_ai_extension.agent.events import EventPayload, ToolAnswered
 from tk_ai_extension.agent.store import Checkpoint
-from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.agent.turn import AgentAction, ReportedEdits
 from tk_ai_extension.mcp.calls import describe
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
@@ -68,7 +68,7 @@ class TurnEnded:
     error: ToolError | None = None
 
 
-AgentEvent = EventPayload | Checkpoint | Working | TurnEnded
+AgentEvent = EventPayload | Checkpoint | Working | TurnEnded | ReportedEdits
 """Events that an agent emits. A call is emitted when the agent decides on it, and may be emitted again; its
 answer is emitted only if it came from the agent itself (a tool that does not exist)."""
 

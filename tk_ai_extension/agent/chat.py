@@ -35,7 +35,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, Checkpoint
-from tk_ai_extension.agent.turn import AgentAction, Turn
+from tk_ai_extension.agent.turn import AgentAction, ReportedEdits, Turn
 from tk_ai_extension.mcp.calls import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -370,6 +370,8 @@ class LiveChat:
                     await self._remember(turn, event)
                 case Working():
                     pass
+                case ReportedEdits():
+                    turn.receive_edits(event)
                 case _:
                     turn.receive(event)
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -89,6 +89,20 @@ class AgentAction:
     proposal: Proposal
     paths: tuple[str, ...]
     scope: ApprovalScope = "effect"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedEdits:
+    """What an agent reports to have written in one call, which it may not have asked about.
+
+    Attributes:
+        call: The id of the agent's call.
+        edits: For each edit the absolute path of the file, the text that was replaced, and the one that is
+            there now: whole files, or parts of them.
+    """
+
+    call: str
+    edits: tuple[tuple[str, str, str], ...]
 
 
 @dataclass
@@ -190,6 +204,11 @@ class Turn:
             case _:
                 pass
         self.publish(what)
+
+    def receive_edits(self, reported: ReportedEdits) -> None:
+        """Record edits that the agent did not ask about. Of others it is known what was there before."""
+        if reported.call not in self._edits:
+            self._ending.spawn(self._record_reported(reported), "Recording an agent's edits")
 
     def publish(self, what: EventPayload) -> None:
         """Publish an event unless the turn is over: a cell may ignore an interrupt."""
@@ -305,6 +324,15 @@ class Turn:
                     # What another edit of the file has changed by now is recorded.
                     others.update({path: after} if path in others else {})
         await self._publish_changes(call)
+
+    async def _record_reported(self, reported: ReportedEdits) -> None:
+        async with self._recording:
+            before = await _texts_before(self.workspace.files, reported.edits)
+            for path, text in before.items():
+                # Without it, only the undo is missing.
+                with suppress(ToolError):
+                    await editing.record_file(self.workspace, self.caller, path, text)
+        await self._publish_changes(reported.call)
 
     def _known(self, call: str, tool: str) -> _Call:
         return self._calls.setdefault(call, _Call(tool))
@@ -482,6 +510,23 @@ async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | N
             inside = workspace.files.locate(path)
             files[inside] = await read_if_exists(workspace.files, inside)
     return files
+
+
+async def _texts_before(files: Files, edits: Sequence[tuple[str, str, str]]) -> dict[str, str]:
+    """Return what text files below the root had before edits, if each file shows what its edits report."""
+    found: dict[str, str] = {}
+    others: set[str] = set()
+    for path, old, new in reversed(edits):
+        with suppress(ToolError):
+            if not _is_below_root(files, path):
+                continue
+            inside = files.locate(path)
+            text = found.get(inside) or await files.read_text(inside)
+            if text.count(new) == 1:
+                found[inside] = text.replace(new, old)
+            else:
+                others.add(inside)
+    return {path: text for path, text in found.items() if path not in others}
 
 
 def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:

@@ -108,6 +108,27 @@ async def test_a_file_that_was_changed_since_is_not_undone(
     assert file.read_text() == "newer"
 
 
+@pytest.mark.proves("perm:agent-actions")
+async def test_an_edit_that_was_not_asked_about_is_undone_where_the_file_shows_it(
+    acp: AcpTalk, harness: ToolHarness
+) -> None:
+    file, twice = harness.root / "a.txt", harness.root / "twice.txt"
+    outside = harness.root.parent / "outside.txt"
+    file.write_text("one two")
+    outside.write_text("one two")
+    twice.write_text("one three")
+    chat = (await acp.say("Hello."))[0].data["chat"]
+    for path in (twice, outside):
+        events = await acp.say(f"write {path} one three", chat=chat)
+        assert of_kind(events, "cell_change") == []
+    events = await acp.say(f"write {file} two three", chat=chat)
+    (change,) = of_kind(events, "cell_change")
+    assert change["diff"].splitlines()[1:] == ["-one two", "+one three"]
+    await acp.chats.undo_turn(USER, chat, turn=events[0].turn)
+    assert file.read_text() == "one two"
+    assert (twice.read_text(), outside.read_text()) == ("three three", "three two")
+
+
 @pytest.mark.proves("perm:agent-actions", "threat:path")
 @pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "link.txt", ".hidden", "."])
 async def test_an_edit_outside_the_root_is_asked_about_like_a_command(

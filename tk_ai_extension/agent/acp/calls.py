@@ -47,7 +47,7 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     Used,
 )
-from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.agent.turn import AgentAction, ReportedEdits
 from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
 from tk_ai_extension.tools.registry import argument_proposal
@@ -57,6 +57,9 @@ MAX_TEXT = 20_000
 """Maximum length of the output of an agent's own tool, in characters."""
 MAX_TURN = 20_000_000
 """Maximum length of an agent's text in a turn, in characters; more is dropped, and counts as silence."""
+
+MAX_OFFERED = 100
+"""Maximum number of settings, and of commands, that an agent can offer."""
 
 ToolArguments = Mapping[str, Collection[str]]
 """The names of our tools, and of the arguments of each."""
@@ -192,7 +195,7 @@ def is_ours(call: ReportedCall, tools: ToolArguments) -> bool:
 
 def objects(value: Any) -> list[Mapping[str, Any]]:
     """Return the JSON objects of a list; none of any other value."""
-    return [json_object(each) for each in cast("list[Any]", value or ())]
+    return [*map(json_object, cast("list[Any]", value))] if isinstance(value, list) else []
 
 
 def values_of(setting: Mapping[str, Any]) -> dict[str, str]:
@@ -216,12 +219,12 @@ def offered(
                 str(each.get("currentValue")),
                 [AgentChoice(value, name) for value, name in values_of(each).items()],
             )
-            for each in settings
+            for each in [*settings][:MAX_OFFERED]
             if each.get("category") != "mode" and values_of(each)
         ],
         [
             AgentSlashCommand(str(each.get("name")), str(each.get("description") or ""))
-            for each in commands
+            for each in [*commands][:MAX_OFFERED]
         ],
     )
 
@@ -341,6 +344,12 @@ class Translator:
             return
         if call.report.raw_input is not None or call.has_ended:
             yield from self.show(call)
+        if call.report.status == "completed":
+            # A file that was new, or is empty now, does not show what it had.
+            edits = ((each.path, each.old_text, each.new_text) for each in call.diffs)
+            known = tuple((path, old, new) for path, old, new in edits if old and new)
+            if known:
+                yield ReportedEdits(call.report.tool_call_id, known)
         if call.has_ended:
             yield _answered(call)
 
