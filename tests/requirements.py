@@ -159,7 +159,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("text:merge", "project", "writing cell-marked text back merges by cell id with what others changed meanwhile; a missing marker deletes only a cell that was read; a cell changed on both sides stops the whole write and shows both", promise=1),
     Requirement("fault:killed-in-save", "project", "a server killed in mid-save: any reader finds old or new, and every acknowledged edit is there", promise=1),
     Requirement("fault:disk-full", "project", "a full disk, a read-only file or folder: a typed error, the old content intact", promise=1),
-    Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run: nothing lost", promise=1),
+    Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run, an agent's or its person's: the run goes on, and nothing is lost or shown twice", promise=1),
     # -- Promise 2: Nothing else changes --
     Requirement("doc:untouched-bytes", "project", "cells of a file that were not edited keep their bytes, as do unknown fields, the file's mode and its being a symlink; a tab promises no change beyond what Jupyter's own save makes", promise=2),
     Requirement("doc:lenient", "project", "only the faults of doc:errors are refused, and the file stays as it is; any other violation of the schema is read and stays editable, with `warnings` where ids, sources, metadata or outputs are not what they must be; nbformat 1 to 3 is readable, not writable (`invalid_notebook`); text that is no Unicode is replaced where it comes in", promise=2),

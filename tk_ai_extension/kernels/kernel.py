@@ -16,7 +16,7 @@ from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.base import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.executor import STOP_TIMEOUT, Ending, Run
+from tk_ai_extension.kernels.executor import STOP_TIMEOUT, Ending, FollowedRun, Run
 from tk_ai_extension.kernels.process import (
     UsageMeter,
     describe_exit,
@@ -302,6 +302,8 @@ class Kernel:
         """The task that runs `watch`."""
         self.changed = asyncio.Event()
         """Set by each event; who waits for it clears it before."""
+        self.followed: dict[str, FollowedRun] = {}
+        """Runs of other clients' requests that have not ended, by the request's id."""
         self._is_listed = is_listed
         self._emit = emit
         self._context = context
@@ -394,6 +396,8 @@ class Kernel:
                 await connection.drain()
             if self._connection is not None:
                 self._connection.close(ending)
+            for run in list(self.followed.values()):
+                run.on_end(ending)
             self.ending = ending
             self.state = "dead"
             if comes_back:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 import zmq
@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 from tk_ai_extension.kernels.base import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.executor import Run
+from tk_ai_extension.kernels.executor import FollowedRun, Run
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
 
 log = logging.getLogger(__name__)
+
+RunType = TypeVar("RunType", bound=Run)
 
 READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
@@ -195,8 +197,19 @@ class Kernels:
             if not run.aborted:
                 return
 
-    def _run(self, kernel: Kernel, request: ExecutionRequest) -> Run:
-        return Run(
+    def follow(self, kernel_id: str, msg_id: str, code: str) -> FollowedRun:
+        """Return a run for a request that another client sends, which passes its messages on.
+
+        It ends with idle or the kernel. Raises KernelNotFound.
+        """
+        kernel = self._kernel(kernel_id)
+        run = self._run(kernel, ExecutionRequest(code), FollowedRun)
+        kernel.followed[msg_id] = run
+        run.on_done = lambda: kernel.followed.pop(msg_id, None)
+        return run
+
+    def _run(self, kernel: Kernel, request: ExecutionRequest, kind: type[RunType] = Run) -> RunType:
+        return kind(
             request,
             backend=self.backend,
             interrupt=lambda: self.interrupt(kernel.id, only=request),
@@ -251,7 +264,8 @@ class Kernels:
             return  # the code to interrupt ends with its process; later code is not interrupted
         # A kernel that has not answered yet may not have its signal handler: a signal would end it.
         connection = await self._connect(kernel)
-        if connection.interrupting(only):
+        followed = any(run.request is only for run in kernel.followed.values() if run.is_running)
+        if connection.interrupting(only) or followed:
             await self._ask(self._manager.interrupt_kernel(kernel_id))
 
     # -- starting

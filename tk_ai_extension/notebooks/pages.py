@@ -440,6 +440,11 @@ class Pages:
         tabs = [tab for tab in self._tabs() if tab.page.user == user and tab.page.connection]
         return sorted(tabs, key=lambda tab: -tab.seen)
 
+    @property
+    def has_tabs(self) -> bool:
+        """Whether a page has a notebook open."""
+        return any(page.tabs for page in self._pages.values())
+
     async def find(self, path: str) -> Tab | None:
         """Return the tab that holds a notebook; None if its file may be written.
 

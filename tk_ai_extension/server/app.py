@@ -23,6 +23,7 @@ from tk_ai_extension.server.handlers.tabs import (
     SOCKETS,
     TABS_KEY,
 )
+from tk_ai_extension.server.page_runs import CONNECTION, PageRuns, followed
 from tk_ai_extension.server.services import (
     Managers,
     PathEvents,
@@ -95,6 +96,9 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         self._tabs = self.settings[TABS_KEY] = Pages(Path(root) if root else None)
         self.settings[CHANNELS_KEY] = set()
         self.settings[SETTINGS_KEY] = self.services
+        self._page_runs = PageRuns(self.services, self._tabs)
+        if self.keep_page_runs:
+            self.settings[CONNECTION] = followed(self.settings[CONNECTION], self._page_runs)
         self._activity = ServerActivity(
             server.web_app.settings,
             managers.kernels,
@@ -125,6 +129,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         """Stop the extension."""
         self._path_events.close()
         self._activity.stop()
+        await self._page_runs.close()
         await self.services.close()
         self._tabs.close()
 

@@ -289,6 +289,11 @@ class Services:
         return self._components.workspace
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the workspace was built."""
+        return self._loading.made is not None
+
+    @property
     def backends(self) -> Mapping[str, str]:
         """Names of the notebook backend and the executor, for ``health``."""
         return self._components.backends

@@ -66,6 +66,12 @@ class ExtensionSettings(HasTraits):
         30.0, help="Timeout for a started kernel to answer, in seconds."
     ).tag(config=True)
 
+    keep_page_runs = Bool(
+        True,
+        help="""Whether a cell that a person runs in JupyterLab goes on in the notebook once its page is gone:
+        its outputs are then written to the file, or to another page that shows the notebook.""",
+    ).tag(config=True)
+
     kernel_env_exclude = List(
         Unicode(),
         help="""Names or patterns (`MY_KEY`, `CORP_*`) of environment variables that are removed from kernels.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
+from tk_ai_extension.kernels.executor import FollowedRun
 from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
@@ -207,6 +208,23 @@ class Executions:
         run.task = self._tasks.spawn(self._carry_out(run, entry), f"Run {run.id}")
         return run
 
+    def carry_on(
+        self, caller: Caller, kernel_id: str, path: str, runs: Iterable[tuple[str, FollowedRun]]
+    ) -> Run:
+        """Carry on what a person's page has sent to a kernel: cells, in order, by their ids."""
+        steps = [Step(cell, code=run.request.code, followed=run) for cell, run in runs]
+        # Where one fails, the kernel itself drops those after it.
+        return self.start(
+            caller,
+            kernel_id,
+            steps,
+            open_document=self._open,
+            path=path,
+            stop_on_error=False,
+            approval=None,
+            tool="execute_cell",
+        )
+
     def get(self, caller: Caller, execution_id: str) -> Run:
         """Return the user's run with this id.
 
@@ -389,7 +407,13 @@ class Executions:
 
     async def _run_steps(self, run: Run) -> None:
         for step in run.steps:
-            is_done = False
+            # What a page has sent is in the kernel's own queue, whoever has the turn here.
+            is_done = step.followed is not None
+            if is_done:
+                try:
+                    await self._run_step(run, step)
+                except CellNotFound:
+                    step.status = "skipped"
             while not is_done:
                 if run.cancelled and run.current.status == "queued":
                     raise asyncio.CancelledError
@@ -499,10 +523,12 @@ class Executions:
             async with document.writing(step.cell) as writer:
                 # Check the cell that the writer has opened: another read could see moved cells.
                 cell = writer.cell
-                if cell.source != step.code:
-                    _check_source(run, step, cell)
-                step.code, step.index = cell.source, writer.index
-                if not cell.source.strip():
+                step.index = writer.index
+                if step.followed is None:
+                    if cell.source != step.code:
+                        _check_source(run, step, cell)
+                    step.code = cell.source
+                if not step.code.strip():
                     step.status = "ok"
                     step.execution = Execution("ok")
                     return
@@ -514,7 +540,8 @@ class Executions:
                 f"Cell @{step.cell} was deleted or is not a code cell any more. It did not run.",
                 hint="Call list_cells to see the current cells.",
             ) from None
-        self._remember(run, run.notebook, cell, step)
+        if cell.source == step.code:
+            self._remember(run, run.notebook, cell, step)
 
     async def _execute(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
         step.status = "running"
@@ -531,10 +558,14 @@ class Executions:
         run.record()
 
     async def _run_code(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
-        run.request = ExecutionRequest(step.code, timeout=run.timeout)
         updates: DisplayUpdates | None = None
+        if step.followed is None:
+            run.request = ExecutionRequest(step.code, timeout=run.timeout)
+            source = self._kernels.execute(run.kernel_id, run.request)
+        else:
+            run.request, source = step.followed.request, step.followed.events()
         try:
-            async with aclosing(self._kernels.execute(run.kernel_id, run.request)) as events:
+            async with aclosing(source) as events:
                 async for event in events:
                     if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
                         updates = updates or DisplayUpdates(
@@ -584,7 +615,8 @@ class Executions:
                 interrupted = run.cancelled and event.status == "error"
                 step.execution = replace(event, status="interrupted") if interrupted else event
                 step.outputs = OutputBuffer(event.outputs)
-                if event.execution_count is not None:  # The message of its start may be lost.
+                # The message of its start may be lost. A page has cleared also what did not run.
+                if event.execution_count is not None or step.followed is not None:
                     self._begin(run, step, writer)
 
     def _begin(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:

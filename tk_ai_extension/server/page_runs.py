@@ -1,0 +1,283 @@
+"""What people run in pages of JupyterLab goes on in the notebook without the page.
+
+JupyterLab names the cell in the metadata of its requests to a kernel. The outputs are collected from the
+page's own connection to the kernel, which stays open until its runs have ended. Nothing is written while
+the page is connected, since it has the outputs itself. Once it is gone, its runs are carried on like an
+agent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.services.kernels.connection import base
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+
+from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.notebooks.pages import GRACE, Pages
+from tk_ai_extension.server.handlers.handler import is_shared
+from tk_ai_extension.server.handlers.tabs import GOING_AWAY
+
+if TYPE_CHECKING:
+    from tk_ai_extension.kernels.executor import FollowedRun
+    from tk_ai_extension.server.services import Services
+
+logger = logging.getLogger(__name__)
+_jupyter: Any = base  # its functions are not annotated
+
+CONNECTION = "kernel_websocket_connection_class"
+"""Key of the class of pages' connections to kernels, in the web application's settings."""
+
+Client = tuple[str, str]
+"""A kernel, and the session id of a page's connection to it, which stays when the page reconnects."""
+
+
+class FollowedStream:
+    """A page's iopub stream, which passes the messages of the page's runs on to them, too.
+
+    It takes the stream's place for Jupyter, which closes it, or keeps it for a page that may return. It is
+    read on until the last run has ended.
+
+    Args:
+        stream: The `ZMQStream`.
+        session: The connection's session.
+    """
+
+    def __init__(self, stream: Any, session: Any) -> None:
+        self.runs: dict[str, FollowedRun] = {}
+        self._stream = stream
+        self._session = session
+        self._callback: Callable[[Any], Any] | None = None
+        self._is_closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def on_recv(self, callback: Callable[[Any], Any] | None, copy: bool = True) -> None:
+        """See `ZMQStream.on_recv`."""
+        self._callback = callback
+        is_read = callback is not None or self.runs
+        self._stream.on_recv(self._receive if is_read else None, copy)
+
+    def on_recv_stream(self, callback: Callable[[Any, Any], Any], copy: bool = True) -> None:
+        """See `ZMQStream.on_recv_stream`."""
+        self.on_recv(partial(callback, self), copy)
+
+    def stop_on_recv(self) -> None:
+        """See `ZMQStream.stop_on_recv`."""
+        self.on_recv(None)
+
+    def closed(self) -> bool:
+        """Whether it is closed for Jupyter."""
+        return self._is_closed or self._stream.closed()
+
+    def close(self, linger: int | None = None) -> None:
+        """Close it once its runs have ended."""
+        self._is_closed = True
+        self._callback = None
+        if not self.runs:
+            self._stream.close(linger)
+
+    def follow(self, request: str, run: FollowedRun) -> None:
+        """Follow a request that is about to be sent."""
+        self.runs[request] = run
+        run.on_done = partial(self._on_done, request, run.on_done)
+
+    def _on_done(self, request: str, ended: Callable[[], object]) -> None:
+        ended()
+        del self.runs[request]
+        if self._is_closed and not self.runs:
+            self._stream.close()
+
+    def _receive(self, message: list[bytes]) -> None:
+        if self.runs:
+            try:
+                self._pass_on(message)
+            except Exception:
+                logger.exception("A message from a kernel could not be followed")
+        if self._callback is not None:
+            self._callback(message)
+
+    def _pass_on(self, message: list[bytes]) -> None:
+        _, (_, header, parent, _, content, *_) = self._session.feed_identities(message)
+        for request, run in self.runs.items():
+            if request.encode() in parent:
+                run.receive(header, content)
+                return
+
+
+class PageRuns:
+    """The runs of connected pages, and of those that are away.
+
+    A page that reconnects in time gets from Jupyter what it has missed, and nothing is done here. Its runs
+    are taken over if it cannot, or does not. If it comes back after that, it does not get their outputs
+    over its connection to the kernel: they are written to its tab, or it finds them in the file.
+
+    Args:
+        services: The server's services.
+        pages: The pages of JupyterLab.
+    """
+
+    def __init__(self, services: Services, pages: Pages) -> None:
+        self._services = services
+        self._pages = pages
+        self._connected: dict[Client, Any] = {}
+        self._away: dict[Client, asyncio.TimerHandle] = {}
+        # By the id of the request: the cell and its run. A run that has ended is not kept.
+        self._runs: dict[Client, dict[str, tuple[str, FollowedRun]]] = {}
+        # The requests that were taken over.
+        self._taken: dict[Client, set[str]] = {}
+        self._tasks = BackgroundTasks(logger)
+
+    async def prepare(self) -> None:
+        """Wait for the workspace: what runs before that is not followed."""
+        with suppress(Exception):  # Pages use kernels also where it cannot be built.
+            await self._services.ready()
+
+    def connected(self, connection: Any) -> set[str]:
+        """Handle a new connection; return the requests whose outputs it must not get."""
+        client = _client(connection)
+        if (timer := self._away.pop(client, None)) is not None:
+            timer.cancel()
+        # Another client has now made Jupyter drop what it kept. The former connection was dead.
+        lost = [each for each in self._away if each[0] == client[0]]
+        for each in [*lost, *([client] if client in self._connected else ())]:
+            self._take_over(each, connection)
+        self._connected[client] = connection
+        return self._taken.setdefault(client, set())
+
+    def disconnected(self, connection: Any) -> None:
+        """Handle the end of a connection."""
+        client = _client(connection)
+        if self._connected.get(client) is not connection:
+            return
+        del self._connected[client]
+        if not self._taken[client]:
+            del self._taken[client]
+        # Jupyter keeps the messages for the last client of a kernel.
+        is_kept = any(not stream.closed() for stream in connection.channels.values())
+        if not is_kept or connection.websocket_handler.close_code in GOING_AWAY:
+            self._take_over(client, connection)
+        elif client in self._runs:
+            call_later = asyncio.get_running_loop().call_later
+            self._away[client] = call_later(GRACE, self._take_over, client, connection)
+
+    def sent(self, connection: Any, message: str | bytes) -> None:
+        """Follow a page's message if it runs a cell."""
+        stream = connection.channels.get("iopub")
+        # JupyterLab's pages have this subprotocol.
+        if not isinstance(message, bytes) or b"execute_request" not in message or stream is None:
+            return
+        # Without this package's part of the page, nobody would write what it misses to its tab.
+        if not (self._pages.has_tabs and self._services.is_ready and connection.subprotocol):
+            return
+        _, parts = _jupyter.deserialize_msg_from_ws_v1(message)
+        header, metadata, content = (json.loads(parts[index]) for index in (0, 2, 3))
+        cell, request = metadata.get("cellId"), header["msg_id"]
+        if header["msg_type"] != "execute_request" or not isinstance(cell, str):
+            return
+        client = _client(connection)
+        run = self._services.workspace.kernels.follow(client[0], request, content["code"])
+        self._runs.setdefault(client, {})[request] = cell, run
+        stream.follow(request, run)
+        run.on_done = partial(self._on_done, client, request, run.on_done)
+
+    def _on_done(self, client: Client, request: str, ended: Callable[[], object]) -> None:
+        ended()
+        runs = self._runs.get(client, {})
+        runs.pop(request, None)
+        if not runs:
+            self._runs.pop(client, None)
+
+    async def close(self) -> None:
+        """Follow nothing any more: the server stops."""
+        for timer in self._away.values():
+            timer.cancel()
+        self._runs.clear()
+        await self._tasks.close()
+
+    def _take_over(self, client: Client, connection: Any) -> None:
+        self._away.pop(client, None)
+        if runs := self._runs.pop(client, None):
+            self._taken.setdefault(client, set()).update(runs)
+            for _, run in runs.values():
+                run.read()
+            handler = connection.websocket_handler
+            is_owner = is_shared(handler.identity_provider)
+            user = self._services.owner if is_owner else str(handler.current_user.username)
+            carrying = self._carry_on(Caller(user, key="page"), client, runs)
+            self._tasks.spawn(carrying, f"Taking over runs of {client[0]}")
+
+    async def _carry_on(
+        self, caller: Caller, client: Client, runs: dict[str, tuple[str, FollowedRun]]
+    ) -> None:
+        workspace = self._services.workspace
+        try:
+            for path in await workspace.sessions.paths_of(client[0]):
+                snapshot = await (await workspace.store.open(path)).read()
+                ids = {cell.id for cell in snapshot.cells}
+                found = {each: runs.pop(each) for each in list(runs) if runs[each][0] in ids}
+                if found:
+                    workspace.executions.carry_on(caller, client[0], path, found.values())
+        finally:
+            # Only the page has these cells, if it comes back.
+            self._taken.get(client, set[str]()).difference_update(runs)
+
+
+def followed(configured: Any, runs: PageRuns) -> Any:
+    """Return a class of connections that are followed; a gateway's are not, and stay as they are."""
+    if not issubclass(configured, ZMQChannelsWebsocketConnection):
+        return configured
+
+    class FollowedConnection(configured):
+        taken: frozenset[str] | set[str] = frozenset()
+
+        async def prepare(self) -> None:
+            await runs.prepare()
+            await super().prepare()
+
+        def create_stream(self) -> None:
+            super().create_stream()
+            stream: Any = self.channels["iopub"]
+            self.channels["iopub"] = FollowedStream(stream, self.session)
+
+        def connect(self) -> Any:
+            self.taken = runs.connected(self)
+            return super().connect()
+
+        def disconnect(self) -> None:
+            super().disconnect()
+            runs.disconnected(self)
+
+        def handle_incoming_message(self, incoming_msg: Any) -> None:
+            try:
+                runs.sent(self, incoming_msg)
+            except Exception:
+                logger.exception("A page's request could not be followed")
+            super().handle_incoming_message(incoming_msg)
+
+        def handle_outgoing_message(self, stream: Any, outgoing_msg: list[bytes]) -> None:
+            if not (self.taken and _is_output_of(self.session, outgoing_msg, self.taken)):
+                super().handle_outgoing_message(stream, outgoing_msg)
+
+    return FollowedConnection
+
+
+def _client(connection: Any) -> Client:
+    return connection.kernel_id, connection.session.session
+
+
+def _is_output_of(session: Any, message: list[bytes], requests: frozenset[str] | set[str]) -> bool:
+    """Return whether a kernel's message is an output of one of these requests."""
+    from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES
+
+    _, (_, header, parent, *_) = session.feed_identities(message)
+    is_theirs = json.loads(parent).get("msg_id") in requests
+    return is_theirs and json.loads(header)["msg_type"] in OUTPUT_MESSAGES
