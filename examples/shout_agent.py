@@ -32,7 +32,7 @@ class Shout(Agent):
         return InitializeResponse(protocol_version=protocol_version)
 
     async def new_session(self, **_: Any) -> NewSessionResponse:
-        """Begin a chat. A real agent connects to the MCP servers that are given here."""
+        """Begin a chat. A real agent connects to the MCP servers in the request."""
         return NewSessionResponse(session_id=uuid4().hex)
 
     async def prompt(self, prompt: list[Any], session_id: str, **_: Any) -> PromptResponse:

@@ -41,7 +41,7 @@ c.Spawner.args = [
 ]
 c.Spawner.environment = {"ANTHROPIC_API_KEY": os.environ.get("ANTHROPIC_API_KEY", "")}
 
-# A server without activity for an hour is ended. Servers report every five minutes.
+# A server without activity for an hour is stopped. Servers report every five minutes.
 c.JupyterHub.load_roles = [
     {
         "name": "idle-culler",
