@@ -122,7 +122,7 @@ export interface ChatInfo {
   /** Whether a turn is running or queued. */
   busy: boolean;
 }
-/** What a user's chats are set up with. */
+/** Setup of a user's chats. */
 export interface ChatSetupInfo {
   /** The file of instructions below the root; None if there is none. */
   instructions: string | null;
@@ -368,7 +368,7 @@ export interface PromptInfo {
   description: string;
   /** Its arguments; may be empty. */
   hint: string;
-  /** Whose it is. */
+  /** Where it is stored: in the user's folder, or in the project. */
   origin: 'user' | 'project';
   /** The file, relative to the root or to the home folder. */
   path: string;
@@ -451,7 +451,7 @@ export interface SentEvent extends EventHead {
   /** The id that the sender chose for the message; None for none. */
   message: string | null;
 }
-/** A server of the user's, without its arguments, variables and headers. */
+/** A user's server, without its arguments, variables and headers. */
 export interface ServerStatus {
   /** Its name. */
   name: string;

@@ -38,7 +38,7 @@ CALL_ID = "claudecode/toolUseId"
 
 INLINE = {"anthropic/maxResultSizeChars": 500_000}
 """Limit of Claude's CLI for a result, in characters; it writes a longer one to a file,
-which Claude cannot read. Our results have lower limits of their own."""
+which Claude cannot read. Our results have lower limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ answer is emitted only if it came from the agent itself (a tool that does not ex
 
 
 class HistoryMissing(AgentDied):
-    """The history that an agent should resume does not exist, or it cannot resume any."""
+    """The agent's history does not exist, or the agent cannot resume one."""
 
 
 ToolCall = Callable[[str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
@@ -83,7 +83,7 @@ ToolCall = Callable[[str, str, Mapping[str, Any]], Awaitable[types.CallToolResul
 Permit = Callable[[AgentAction], Awaitable[None]]
 """Checks that an action of an agent may run in the running turn, and asks the person if the mode requires it.
 
-It raises CallStopped without a running turn, or if the turn ends meanwhile, and PermissionDenied if the mode
+It raises CallStopped without a running turn, or if the turn ends first, and PermissionDenied if the mode
 forbids the action or the person denied it."""
 
 
@@ -115,7 +115,7 @@ class SessionConfig:
 
     @property
     def tool_arguments(self) -> dict[str, frozenset[str]]:
-        """The names of all tools, and of the arguments of each."""
+        """The names of all tools, each with the names of its arguments."""
         return {tool.name: tool.parameters for tool in self.registry}
 
 
@@ -124,7 +124,7 @@ class AgentSession(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether the agent can take another turn, as far as is known.
+        """Whether the agent can take another turn; it may have ended just now.
 
         Called before each turn; the chat replaces an agent that is not alive.
         """
@@ -140,7 +140,7 @@ class AgentSession(Protocol):
         Args:
             content: The person's message.
             model: The model that answers.
-            options: Values of the agent's own settings, by id; others are ignored.
+            options: Values of the agent's settings, by id; others are ignored.
 
         Raises:
             AgentDied: The agent has ended.

@@ -73,7 +73,7 @@ class ChatSettings:
 
 @dataclass(frozen=True)
 class ChatServices:
-    """What all chats of a server share.
+    """Services that all chats of a server share.
 
     Attributes:
         workspace: What the tools work on.
@@ -82,7 +82,7 @@ class ChatServices:
         backend: The agent that answers if the model is not another agent's.
         settings: Settings of chats.
         agents: Further agents, by their names. A model of theirs is a name, or ``name:model`` with one of the
-            agent's own models; their sessions are ``name:id``.
+            agent's models; their sessions are ``name:id``.
         setup: The prompts and MCP servers of chats.
     """
 
@@ -134,8 +134,8 @@ class LiveChat:
     Attributes:
         log: The event log.
         lock: Held while a message is queued or turns are replaced, and while the chat is removed.
-        started_for: Backend, provider and servers that the agent was started with. The next turn starts
-            another agent for others, and for None: the history of the chat has changed.
+        started_for: Backend, provider and servers that the agent was started with. If they differ, or
+            are None because the chat's history changed, the next turn starts another agent.
     """
 
     def __init__(self, services: ChatServices, chat: Chat) -> None:
@@ -146,7 +146,7 @@ class LiveChat:
         self._services = services
         self._waiting: deque[Turn] = deque()
         self._turn: Turn | None = None
-        # Answers the turns, until no message comes any more.
+        # Answers the turns, until no message has come for a while.
         self._working: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         # Answers the running turn, and whether the agent has it.
@@ -244,7 +244,7 @@ class LiveChat:
         return True
 
     async def until_ended(self, turn_id: str) -> None:
-        """Wait until a turn does not run any more and its changes are in the journal."""
+        """Wait until a turn has ended and its changes are in the journal."""
         if self._turn is not None and self._turn.id == turn_id:
             await self._turn.ended.wait()
 
@@ -255,7 +255,7 @@ class LiveChat:
             self._answering.cancel()
         if self._turn is not None:
             await self._turn.ended.wait()
-        # First: the server may be killed while the agent ends.
+        # Save first: the server may be killed while the agent ends.
         await self.log.save()
         await self.rest()
 
@@ -289,7 +289,7 @@ class LiveChat:
                 self._begin()
 
     async def _run(self, turn: Turn) -> None:
-        """Answer a turn, from its begin to its end."""
+        """Answer a turn, from its start to its end."""
         end: End = "failed"
         self._turn, self._is_sent = turn, False
         self._answering = asyncio.create_task(self._answer(turn))
@@ -311,7 +311,7 @@ class LiveChat:
         if not answering.cancelled() and error is None:
             return answering.result()
         if self._is_sent:
-            # Its further events would be taken for the next turn's, and it hears of no cancelled call.
+            # Its later events would count for the next turn, and it is not notified of cancelled calls.
             turn.cancel_calls()
             await self._close_agent()
         if error is None or (turn.is_stopped and isinstance(error, AgentDied)):
@@ -356,7 +356,7 @@ class LiveChat:
         workspace.notebooks.add(turn.caller, None, notebook.path, kernel_id)
 
     async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
-        """Publish what the agent reports until the turn has ended.
+        """Publish the agent's events until the turn ends.
 
         Raises:
             AgentDied, ModelFailed.
@@ -376,7 +376,7 @@ class LiveChat:
                     turn.receive(event)
 
     async def _within(self, turn: Turn, work: Coroutine[Any, Any, T]) -> T:
-        """Await something from the agent. While a call is running, there is no limit.
+        """Await the agent, with a limit of silence that does not count while a call is running.
 
         Raises:
             ModelFailed: Nothing happened within the limit of silence.
@@ -406,7 +406,7 @@ class LiveChat:
             return self._agent
         await self._close_agent()
         starting = asyncio.create_task(self._start(turn, wanted), name="tk-ai start of an agent")
-        # The turn ends at once if it is stopped; the next one waits until all of this agent is gone.
+        # The turn ends at once if it is stopped; the next one waits until this agent has ended.
         self._changing.keep(starting)
         try:
             return await asyncio.shield(starting)
@@ -454,7 +454,7 @@ class LiveChat:
         return session
 
     async def _close_agent(self) -> None:
-        """Close the agent, and wait for those that are closed already."""
+        """Close the agent, and wait for others that are closing."""
         agent, self._agent = self._agent, None
         if agent is not None:
             self._changing.spawn(_close(agent), "The end of an agent")

@@ -1,7 +1,7 @@
-"""What a person's chats are set up with: the project's instructions, prompts in files, and MCP servers.
+"""Setup of a person's chats: the project's instructions, prompts in files, and MCP servers.
 
-Prompts are commands and skills, as Claude Code has them. A prompt is text. It becomes the person's message
-when they send ``/name arguments``, and nothing in it is carried out: no field of the front matter grants or
+Prompts are commands and skills in the format of Claude Code. A prompt is text. It becomes the person's
+message when they send ``/name arguments``. Nothing in it is executed: no field of the front matter grants or
 runs anything, and lines that begin with ``!`` or name a file by ``@`` stay text.
 
 The MCP servers are in ``mcp.json`` in this package's folder of the user's Jupyter configuration, in the
@@ -51,7 +51,7 @@ MAX_FILE = 64_000
 """Maximum size of a prompt's file, in bytes; a longer one is not offered."""
 
 Origin = Literal["user", "project"]
-"""Where a prompt is from: the folder of the user's own, or the project's."""
+"""Where a prompt is stored: in the user's folder, or in the project."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _CALL = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.:-]{0,300})(?:\s+(.*))?", re.DOTALL)
@@ -69,7 +69,7 @@ class PromptInfo(TypedDict):
         name: What a person types after ``/``.
         description: What it is for; may be empty.
         hint: Its arguments; may be empty.
-        origin: Whose it is.
+        origin: Where it is stored: in the user's folder, or in the project.
         path: The file, relative to the root or to the home folder.
     """
 
@@ -84,7 +84,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\
 
 
 def _filled(text: str, info: ValidationInfo) -> str:
-    """Return a text with the values of the variables in it; the context has them."""
+    """Replace the variables in a text by their values from the validation context."""
     values = cast("Mapping[str, str]", info.context)
 
     def value(found: re.Match[str]) -> str:
@@ -103,7 +103,7 @@ _Text = Annotated[str, AfterValidator(_filled)]
 
 
 class ServerConfig(BaseModel):
-    """A server, as its entry in the file says how it is reached. Fields of other clients are ignored.
+    """A server's entry in the file. Fields that other clients use are ignored.
 
     Attributes:
         name: Its name.
@@ -135,7 +135,7 @@ class ServerConfig(BaseModel):
         except ValueError:
             is_address = False
         if not is_address:
-            raise PydanticCustomError("no_address", "its `url` is no address")
+            raise PydanticCustomError("no_address", "its `url` is not an address")
         return self
 
     @property
@@ -149,7 +149,7 @@ class _File(BaseModel):
 
 
 class ServerStatus(TypedDict):
-    """A server of the user's, without its arguments, variables and headers.
+    """A user's server, without its arguments, variables and headers.
 
     Attributes:
         name: Its name.
@@ -192,7 +192,7 @@ async def find_instructions(workspace: Workspace) -> tuple[str | None, str]:
 
 
 class ChatSetupInfo(TypedDict):
-    """What a user's chats are set up with.
+    """Setup of a user's chats.
 
     Attributes:
         instructions: The file of instructions below the root; None if there is none.
@@ -205,11 +205,11 @@ class ChatSetupInfo(TypedDict):
 
 @dataclass(frozen=True)
 class ChatSetup:
-    """What the chats of a server are set up with. Files are read when they are needed.
+    """Setup of a server's chats. Files are read when they are needed.
 
     Attributes:
-        root: The root folder, whose ``.claude`` has prompts; None if there are no files.
-        home: The home folder of the user who runs the server, for prompts of their own.
+        root: The root folder, with prompts in ``.claude``; None if there are no files.
+        home: The home folder of the user who runs the server, with that user's prompts.
         folder: The folder of the file of MCP servers; None for no servers.
         owners: The names of that user; others get the project's prompts only, and no servers.
         allowed: Whether the administrator allows servers.
@@ -224,7 +224,7 @@ class ChatSetup:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     async def info(self, workspace: Workspace, user: str) -> ChatSetupInfo:
-        """Return what a user's chats are set up with now, without secrets."""
+        """Return the current setup of a user's chats, without secrets."""
         name = None
         with suppress(ToolError):
             name, _ = await find_instructions(workspace)
@@ -235,7 +235,7 @@ class ChatSetup:
         }
 
     async def prompts(self, user: str) -> list[PromptInfo]:
-        """Return a user's prompts by name; of two with one name only the user's own."""
+        """Return a user's prompts by name; the user's hide the project's of the same name."""
         return [info for info, _ in await asyncio.to_thread(self._prompts, user)]
 
     async def expand(self, user: str, text: str) -> str:
@@ -280,9 +280,9 @@ class ChatSetup:
         return [found[name] for name in sorted(found)]
 
     def _servers(self, user: str) -> tuple[dict[str, ServerConfig | str], str]:
-        """Return a user's servers by name, and what is wrong with the file.
+        """Return a user's servers by name, and the problem with the file.
 
-        Of an entry that cannot be used, it returns why, without its values.
+        An entry that cannot be used is replaced by the reason, without its values.
         """
         if self.folder is None or user not in self.owners or not self.allowed:
             return {}, ""
@@ -292,7 +292,7 @@ class ChatSetup:
         except PrivateFileError as error:
             return {}, error.message
         except ValidationError:
-            return {}, "It is no JSON object with objects in `mcpServers`."
+            return {}, "It is not a JSON object with objects in `mcpServers`."
         return {name: self._server(name, entry) for name, entry in entries.items()}, ""
 
     def _server(self, name: str, entry: dict[str, Any]) -> ServerConfig | str:
@@ -309,8 +309,8 @@ class ChatSetup:
 def with_arguments(prompt: str, arguments: str) -> str:
     r"""Return the text of a prompt with its arguments.
 
-    ``$ARGUMENTS`` stands for all arguments, ``$1`` to ``$9`` for one. Arguments that the text has
-    no place for follow it.
+    ``$ARGUMENTS`` stands for all arguments, ``$1`` to ``$9`` for one. Arguments without a place
+    in the text follow it.
 
     >>> with_arguments("Compare $1 with $2.", "'a b' $1")
     'Compare a b with $1.'
@@ -336,7 +336,7 @@ def with_arguments(prompt: str, arguments: str) -> str:
 def _collect(base: Path, origin: Origin) -> dict[str, tuple[PromptInfo, str]]:
     """Return the prompts in the folder ``.claude`` of a folder, with their texts, by name.
 
-    No link may lead out of a project. The folders of the user's own may be links.
+    Links must not lead out of a project. The user's folders may be links.
     """
     found: dict[str, tuple[PromptInfo, str]] = {}
     for path, name in _files(base / ".claude"):
@@ -370,7 +370,7 @@ def _files(base: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a regular file without links in its path; empty if it is none, or too large."""
+    """Return the text of a regular file; empty if it is not one, its path has a link, or it is too large."""
     try:
         with BufferedReader(open_regular(path)) as file:
             data = file.read(MAX_FILE + 1)
@@ -383,7 +383,7 @@ def front_matter(text: str) -> tuple[Mapping[str, str], str]:
     r"""Return the fields of a front matter, and the text after it.
 
     Only fields with a text are read. It is not parsed as YAML: people write hints such as
-    ``[file] [line]``, which are none.
+    ``[file] [line]``, which are invalid there.
 
     >>> front_matter("---\ndescription: 'Sums'\nargument-hint: [a] [b]\n---\nAdd $1 and $2.")
     ({'description': 'Sums', 'argument-hint': '[a] [b]'}, 'Add $1 and $2.')

@@ -1,6 +1,6 @@
 """The chats of a server.
 
-Several servers may share the store. In a chat, one at a time is running turns; then another can continue it.
+Several servers may share the store. Only one at a time runs turns in a chat; another can continue it later.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Chats:
     chat, it is only listed (`ChatElsewhere`).
 
     Args:
-        services: What all chats share.
+        services: The services that all chats share.
     """
 
     def __init__(self, services: ChatServices) -> None:
@@ -80,14 +80,14 @@ class Chats:
         self.move, self.detach = self._store.move, self._store.detach
         # Least recently used first.
         self._live: dict[str, LiveChat] = {}
-        # Held while a user's new chat is begun.
+        # Held while a user's new chat is created.
         self._beginning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._closing: asyncio.Task[None] | None = None
 
     async def send(self, user: str, request: ChatRequest) -> StartedTurn:
         """Queue a turn in one of the user's chats, or in a new one.
 
-        A message with the id of an earlier one of the user begins no second turn.
+        A message with the id of an earlier message of the user starts no second turn.
 
         Args:
             user: The owner of the chat.
@@ -206,7 +206,7 @@ class Chats:
     async def undo_turn(
         self, user: str, chat_id: str, *, turn: str, cells: frozenset[str] | None = None
     ) -> builtins.list[TakenBack]:
-        """Undo a turn's changes that nobody has edited since; in each notebook all or none.
+        """Undo a turn's changes that were not edited since; in each notebook all or none.
 
         With the keys of cells, undo only the changes of these cells.
 
@@ -222,8 +222,8 @@ class Chats:
     async def restore(self, user: str, chat_id: str, turn: str) -> builtins.list[TakenBack]:
         """Restore a chat and its notebooks to before a turn.
 
-        The turn and all later ones are stopped, their changes are undone unless somebody edited the
-        cell since, and the agent forgets them. They stay in the chat as replaced turns.
+        The turn and all later ones are stopped, their changes are undone unless the cell was
+        edited since, and the agent forgets them. They stay in the chat as replaced turns.
 
         Raises:
             InvalidArguments: the chat has no such turn, or it was already replaced or restored.
@@ -341,14 +341,14 @@ class Chats:
         await self._store.used(chat.id)
         before = live.log.last
         turn = live.send(message)
-        # So that it is known if it is sent again.
+        # Saved now, so that it is recognized if it is sent again.
         await live.log.save()
         return StartedTurn(chat.id, turn, live.log.after(before, turn=turn))
 
     async def _replace(
         self, chat: Chat, live: LiveChat, turn: str, *, undo: bool
     ) -> builtins.list[TakenBack]:
-        """Stop a turn and all later ones, which the agent is to forget, and undo what they changed.
+        """Stop a turn and all later ones, make the agent forget them, and undo their changes.
 
         Raises:
             InvalidArguments: the chat has no such turn, or it was already replaced.
@@ -394,15 +394,15 @@ class Chats:
 
     @asynccontextmanager
     async def _queueing(self, user: str, chat_id: str) -> AsyncGenerator[tuple[Chat, LiveChat]]:
-        """Hold the lock of one of the user's chats, whose events so far are stored."""
+        """Hold the lock of one of the user's chats, with its events so far stored."""
         live = await self._saved(user, chat_id)
         async with live.lock:
             await live.log.save()
-            # It may have been deleted meanwhile.
+            # It may have been deleted since.
             yield await self.get(user, chat_id), live
 
     async def _saved(self, user: str, chat_id: str) -> LiveChat:
-        """Open one of the user's chats, whose events so far are stored."""
+        """Open one of the user's chats, with its events so far stored."""
         chat = await self.get(user, chat_id)
         live = self._live.setdefault(chat.id, LiveChat(self._services, chat))
         await live.log.save()
@@ -444,7 +444,7 @@ class Chats:
 
 
 def _caller_of(chat: Chat) -> Caller:
-    """Return a chat as a caller outside of any turn, for a person's own actions on its changes."""
+    """Return a chat as a caller outside of any turn, for a person's actions on its changes."""
     return Caller(user=chat.user, key=chat.id, interface="chat", name=chat.user)
 
 
@@ -508,7 +508,7 @@ def _part(event: Event, agent_of: Callable[[str], AgentBackend]) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """Return a fenced block whose fence is longer than any in its text."""
+    """Return a fenced block with a fence longer than any in its text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

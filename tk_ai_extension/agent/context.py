@@ -116,7 +116,7 @@ def _numbers(before: int, count: int) -> str:
 
 
 class _ContextReader:
-    """Reads notebooks, files and variables as the agent's own tools do.
+    """Reads notebooks, files and variables as the agent's tools do.
 
     Attributes:
         notices: The attachments that could not be read.
@@ -171,7 +171,7 @@ class _ContextReader:
             return f"Attached {kind}{label_of(attachment)}: {error.message}", ()
 
     async def _cell(self, what: str, cell: str) -> _Part:
-        """Return a cell with its output or error; only the name of one that is too long.
+        """Return a cell with its output or error; only its name if it is too long.
 
         Showing a part of a source would count as having read all of it.
 
@@ -187,7 +187,7 @@ class _ContextReader:
         return f"{what}:\n{shorten(result.full_text(), budget).text}", result.images
 
     async def _output(self, attachment: OutputAttachment | ErrorAttachment) -> _Part:
-        """Return one output of a cell, all, or its last error; its source does not count as read."""
+        """Return one output of a cell, all outputs, or its last error; its source does not count as read."""
         name, found, document = await self._find(attachment.cell)
         stored = await document.outputs(found.key)
         if isinstance(attachment, ErrorAttachment):
@@ -218,7 +218,7 @@ class _ContextReader:
         """Return the text that a person selected, with its place."""
         place = selection.path or ""
         if selection.cell is not None:
-            # The text is the person's; it goes along if its cell is gone.
+            # The text comes from the person: it is included even if its cell is gone.
             place = f"cell {selection.cell}"
             with suppress(ToolError):
                 place = f"cell {(await self._find(selection.cell))[0]}"

@@ -59,13 +59,13 @@ class AgentSpec:
     """How an agent is started.
 
     Attributes:
-        name: The agent's name in the list of models: ``name``, or ``name:model`` with a model of its own.
+        name: The agent's name in the list of models: ``name``, or ``name:model`` for one of its models.
         title: The display name.
         command: The program and its arguments.
         variables: Names (`fnmatch`) of variables of the server's environment that its process gets, in
             addition to those that every agent inherits.
         environment: Further variables of its process.
-        logins: By the id of a login method of the agent, the variables of which one has to be set.
+        logins: For each login method of the agent, by id: variables of which one has to be set.
         hint: What to do if it is not logged in.
     """
 
@@ -85,7 +85,7 @@ class AgentSpec:
 
     @property
     def prefix(self) -> str:
-        """What the ids of its sessions begin with in a chat's history."""
+        """Prefix of the ids of its sessions in a chat's history."""
         return f"{self.name}:"
 
     @property

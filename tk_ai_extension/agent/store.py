@@ -1,7 +1,7 @@
 """Each user's chats in SQLite, and the log of a chat's events.
 
-Followers of a log receive an event as it is stored, at once.
-Several servers of one root share the file; in a chat, one at a time is running turns.
+Followers of a log receive each event at once, in its stored form.
+Several servers of one root share the file; only one at a time runs turns in a chat.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ FROM chats WHERE user = ?
 """
 
 _WILD = re.compile("[%_~]")
-"""What has a meaning in a pattern."""
+"""Special characters of a LIKE pattern."""
 
-# An answer is stored in pieces, which may part a word.
+# An answer is stored in pieces, which may split a word.
 _WITH_WORD = """AND (title LIKE ? ESCAPE '~' OR (
     SELECT group_concat(
         CASE kind WHEN 'message' THEN char(10) ELSE '' END || json_extract(data, '$.text'), '')
@@ -160,7 +160,7 @@ class ChatStore:
         )
 
     async def get(self, user: str, chat_id: str) -> Chat:
-        """Return one of a user's own chats.
+        """Return one of a user's chats.
 
         Raises:
             ChatNotFound: it does not exist or belongs to another user.
@@ -198,7 +198,7 @@ class ChatStore:
         )
 
     async def open(self, chat_id: str) -> tuple[int, Sequence[str]]:
-        """Return the number of the last event of a chat, and the turns that a killed server has left.
+        """Return the number of the last event of a chat, and the turns that a killed server left unfinished.
 
         Raises:
             ChatElsewhere: another server is running a turn in the chat.
@@ -229,7 +229,7 @@ class ChatStore:
     async def history(self, chat_id: str, turn: str) -> Checkpoint | None:
         """Return the history for an agent that is started for a turn; None if there is none.
 
-        A session that holds replaced turns ends at the last turn before them whose position is known.
+        If a session holds replaced turns, it ends at the last turn before them with a known position.
         """
         rows = await self._rows(
             "SELECT session, position, progress, replaced FROM turns"
@@ -252,7 +252,7 @@ class ChatStore:
     # -- turns
 
     async def turns(self, chat_id: str) -> dict[str, bool]:
-        """Return the turns of a chat, oldest first, and whether each counts: it was not replaced."""
+        """Return the turns of a chat, oldest first, and whether each is current: it was not replaced."""
         query = "SELECT id, NOT replaced FROM turns WHERE chat = ? ORDER BY rowid"
         return {turn: bool(counts) for turn, counts in await self._rows(query, chat_id)}
 
@@ -285,7 +285,7 @@ class ChatStore:
     def move(self, old: str, new: str) -> asyncio.Future[None]:
         """Update stored paths after a notebook or a folder was renamed.
 
-        Begun at once: what later calls read has the new paths. A former notebook at the new path is gone.
+        Starts at once: later calls read the new paths. A former notebook at the new path is gone.
         """
 
         def update(db: sqlite3.Connection) -> None:
@@ -298,7 +298,7 @@ class ChatStore:
         return self._database.run(update, "The chats do not follow the rename.")
 
     def detach(self, path: str) -> asyncio.Future[None]:
-        """Mark stored paths of a deleted notebook, or of those in a deleted folder. Begun at once."""
+        """Mark stored paths of a deleted notebook, or of those in a deleted folder. Starts at once."""
         return self._database.run(
             lambda db: _detach(db, path), "The chats do not follow the deletion."
         )
@@ -415,7 +415,7 @@ class ChatLog:
         self._is_closed = False
 
     def continue_after(self, stored: int) -> bool:
-        """Continue after the stored events; return whether there were some of another server."""
+        """Continue after the stored events; return whether another server stored some of them."""
         if stored <= self.last:
             return False
         self.last = stored
@@ -481,7 +481,7 @@ class ChatLog:
         changed.set()
 
     def _publish(self, *more: tuple[str, EventPayload]) -> None:
-        """Number the text that waits, and more events after it."""
+        """Number the pending text, and more events after it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

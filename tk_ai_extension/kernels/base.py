@@ -73,7 +73,7 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """Something that happened to a kernel, whichever client caused it.
+    """An event of a kernel, whichever client caused it.
 
     ``ran``: a client executed code (``code``, ``execution_count``; ``ours`` if the client is one of
     this server's executors). ``restarted``, ``died``, ``shutdown``: its variables are gone. ``state``:

@@ -38,7 +38,7 @@ REACH = 10_000
 _STATUS_MIME = re.compile(r"application/x-[^;]*-status\b")
 _PARTS = re.compile(r"\r+|[\b]+|[^\r\b]+")
 _OVERHEAD = 256  # bytes counted for an output in addition to its payload
-_RESERVED = 1024 * 1024  # bytes beyond the limit for errors and for this server's own lines
+_RESERVED = 1024 * 1024  # bytes beyond the limit for errors and for this server's lines
 
 
 class TerminalText:
@@ -114,7 +114,7 @@ class TerminalText:
             self._finish("")
 
     def _finish(self, end: str) -> None:
-        """Make the last line final, with what follows it."""
+        """Finalize the last line, with its line end."""
         final = self._line + end
         self._final.append(final)
         self._line_start += len(final)
@@ -139,7 +139,7 @@ class TerminalText:
 
 @dataclass(slots=True)
 class _Output:
-    """An output in nbformat; a stream has its text apart."""
+    """An output in nbformat; the text of a stream is kept separately."""
 
     value: Json
     size: int
@@ -187,7 +187,7 @@ class OutputCollector:
         """ename, evalue and traceback of the last error output."""
 
     def add(self, kind: str, content: Mapping[str, Any]) -> None:
-        """Add one message whose type is in `OUTPUT_MESSAGES`."""
+        """Add one message of a type in `OUTPUT_MESSAGES`."""
         message: Json = encodable(content)
         match kind:
             case "clear_output":
@@ -209,7 +209,7 @@ class OutputCollector:
                 raise ValueError(f"not an output message: {kind}")
 
     def warn(self, text: str) -> None:
-        """Add a short line of this server's own to stderr, also beyond the limit."""
+        """Add a short line of this server to stderr, also beyond the limit."""
         self._write("stderr", text.rstrip("\n") + "\n", _RESERVED)
 
     def finish(self) -> None:
@@ -301,7 +301,7 @@ class OutputCollector:
         for mime in statuses:
             self._emit(object(), StatusEvent(mime, data.pop(mime)))
         if statuses:
-            # The text beside a status is the fallback for front ends that do not know the type.
+            # The text next to a status is the fallback for front ends that do not know the type.
             data = {mime: value for mime, value in data.items() if not mime.startswith("text/")}
             if not data:
                 return
@@ -323,7 +323,7 @@ class OutputCollector:
                 self._displays.setdefault(display_id, []).append(len(self._outputs) - 1)
 
     def _show(self, display_id: str, bundle: Json) -> None:
-        """Show the newest data of a display wherever it is: its id belongs to the kernel."""
+        """Show the newest data of a display in all of its outputs, also in other cells."""
         for at in self._displays.get(display_id, ()):
             output = self._outputs[at]
             value = {**output.value, **bundle}
@@ -345,7 +345,7 @@ class OutputCollector:
         return True
 
     def _emit(self, key: object, event: StatusEvent) -> None:
-        """Report an event in place of one that was reported for the same key."""
+        """Report an event; it replaces an undrained one with the same key."""
         _, former = self._events.pop(key, (None, 0))
         self._used -= former
         size = _OVERHEAD + len(event.mime) + _size(event.data)
@@ -357,7 +357,7 @@ class OutputCollector:
 
 
 def integer(value: Any) -> int | None:
-    """Return a value of a message that should be an integer; None if it is another."""
+    """Return a value of a message if it is an integer; else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -14,7 +14,7 @@ from tk_ai_extension.model.agent_variables import SECRETS
 
 
 def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
-    """Return an environment without the variables whose names match a pattern (`fnmatch`)."""
+    """Return an environment without the variables with names that match a pattern (`fnmatch`)."""
     left_out = tuple(patterns)
     return {name: value for name, value in environment.items() if not matches(name, left_out)}
 
@@ -46,7 +46,7 @@ def allowed(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[st
 
     Args:
         environment: All variables.
-        more: Names or patterns in addition to those of `ALLOWED` that hold no secret by their names.
+        more: Further names or patterns. Those of `ALLOWED` exclude names that suggest a secret.
 
     >>> allowed({"PATH": "/bin", "LC_TOKEN": "1", "DATA": "x"}, more=["DATA"])
     {'PATH': '/bin', 'DATA': 'x'}

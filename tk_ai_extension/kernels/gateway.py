@@ -86,7 +86,7 @@ class WebSocketClient:
 
     Args:
         socket: An open WebSocket.
-        session: The session whose id the WebSocket was opened with.
+        session: The session with the id that the WebSocket was opened with.
     """
 
     def __init__(self, socket: WebSocketClientConnection, session: Session) -> None:
@@ -160,10 +160,10 @@ class WebSocketClient:
 
 
 class RemoteKernel(Kernel):
-    """A kernel whose process is not visible: its messages and its gateway tell what happens to it.
+    """A kernel without a visible process: its state is known from its messages and its gateway.
 
-    The gateway publishes that it restarts a dead kernel, and has none that was shut down. The session of
-    the kernel's messages is another one after a restart.
+    The gateway announces the restart of a dead kernel, and no longer lists one that was shut down. After a
+    restart, the kernel's messages have another session id.
     """
 
     remote = True
@@ -242,8 +242,8 @@ class RemoteKernel(Kernel):
     async def _look(self) -> None:
         """Check that the gateway still has the kernel; if not, end all pending requests.
 
-        The manager's ``refresh_model`` is not used: it takes an unknown host name for a missing kernel,
-        and remembers that.
+        The manager's ``refresh_model`` is not used: it treats an unknown host name as a missing kernel,
+        and caches that.
         """
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
@@ -251,7 +251,7 @@ class RemoteKernel(Kernel):
         except FAILURES as error:
             log.debug("The gateway does not report on kernel %s: %s", self.id, error)
             if status_of(error) == 404:
-                # Who shut it down through this server may not have its answer yet.
+                # A shutdown through this server may still be waiting for its response.
                 await asyncio.sleep(RETRY_INTERVAL)
                 gone = Ending("shutdown", "The kernel is gone: the gateway no longer has it.")
                 self._end(gone if self._is_listed() else SHUT_DOWN)

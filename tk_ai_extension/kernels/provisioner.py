@@ -1,4 +1,4 @@
-"""Starts the processes of all kernels of a server: without its secrets, and with an eye on their stderr."""
+"""Starts the processes of all kernels of a server: without its secrets, keeping the end of their stderr."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLOCK = 65536
 """Bytes of a kernel's stderr that are passed on at a time."""
 
 READ_TIMEOUT = 0.5
-"""Seconds to wait for the last lines of an ended kernel, whose children may keep its stderr open."""
+"""Seconds to wait for the last lines of an ended kernel; its children may keep its stderr open."""
 
 
 class StderrTail:

@@ -20,8 +20,8 @@ LIVE_PREFIX = "RTC:"
 class Sessions:
     """The sessions of jupyter_server's `SessionManager`, looked up by a notebook's path.
 
-    One notebook has one session, and so one kernel, whoever asks for it first. Two methods of the manager
-    are replaced:
+    One notebook has one session, and so one kernel, whichever client asks for it first. Two methods of the
+    manager are replaced:
 
     - ``create_session``: JupyterLab asks for a session with a UUID in the place of the notebook's name, and
       sets the path when its kernel has started. Here the session has the notebook's path from the start,
@@ -54,7 +54,7 @@ class Sessions:
         return None if session is None else session["kernel"]["id"]
 
     async def bind(self, path: str, kernel_id: str, *, replace: bool = False) -> str:
-        """Create the notebook's session; return its kernel, which is another one unless ``replace``."""
+        """Create the notebook's session unless it has one; return its kernel, the new one if ``replace``."""
         session = await self._find(path)
         if session is None:
             name = PurePosixPath(path).name
@@ -73,7 +73,7 @@ class Sessions:
         return [path for path, session in sessions.items() if session["kernel"]["id"] == kernel_id]
 
     async def move(self, path: str, new: str) -> None:
-        """Have a notebook's session follow its rename: a client does that only if it has it open."""
+        """Update a notebook's session after a rename: a client does that only if it has the notebook open."""
         if (session := await self._find(path)) is not None:
             prefix = LIVE_PREFIX if session["path"].startswith(LIVE_PREFIX) else ""
             with suppress(HTTPError):  # Its kernel has just ended.
@@ -82,7 +82,7 @@ class Sessions:
                 )
 
     async def detach(self, path: str) -> None:
-        """Take a deleted notebook's session from its path: a new notebook there does not join it.
+        """Detach a deleted notebook's session from its path: a new notebook there does not join it.
 
         The kernel runs until it is shut down.
         """
@@ -98,7 +98,7 @@ class Sessions:
     ) -> Json:
         """Return a client's session: a new one, or the notebook's.
 
-        The model has the path that the client asked for: JupyterLab shuts a session with another path down.
+        The model has the path that the client asked for: JupyterLab shuts down a session with another path.
         """
         notebook = _notebook_of(path, name) if type == "notebook" else None
         if path is None or notebook is None:
@@ -115,7 +115,7 @@ class Sessions:
         return {**session, "path": path}
 
     async def _update_alone(self, session_id: str, **changes: Any) -> None:
-        """Update a session; another one that has its new path leaves it."""
+        """Update a session; another one with its new path is detached from it."""
         notebook = _notebook_of(changes.get("path"), None)
         other = notebook and await self._find(notebook)
         if notebook and other and other["id"] != session_id:

@@ -1,6 +1,6 @@
 """The queue of jupyter_server_nbmodel's ExecutionStack, which JupyterLab's server-side execution uses.
 
-Code waits for its turn there and then runs over this server's own client: see ADR 8.
+Code waits for its turn there and then runs over this server's client: see ADR 8.
 """
 
 from __future__ import annotations

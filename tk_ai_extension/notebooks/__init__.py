@@ -1,1 +1,1 @@
-"""Notebook documents (files, tabs), and the router that opens the one that holds a path."""
+"""Notebook documents (files, tabs), and the router that opens the document of a path."""

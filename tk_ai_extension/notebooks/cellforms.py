@@ -1,7 +1,7 @@
 """The stored form of notebooks: cells as JSON, and the JSON as text in the layout of its file.
 
-A notebook file belongs to its user: an edit may change only the text that it concerns. So the spans of values
-in a text are known, and new values look like their neighbours.
+A notebook file belongs to its user: an edit may change only the text that it concerns. So this module finds
+the spans of values in a text, and formats new values like their neighbours.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _split_lines(mime: str, value: Any) -> Any:
 
 
 def read_outputs(stored: Any) -> tuple[Json, ...]:
-    """Return a stored cell's outputs with multi-line texts joined; skip anything that is no output."""
+    """Return a stored cell's outputs with multi-line texts joined; skip anything that is not an output."""
     if not isinstance(stored, list):
         return ()
     outputs = cast("list[Any]", stored)
@@ -162,7 +162,7 @@ def _comparable(output: Json) -> Any:
 
 
 def _comparable_value(value: Any) -> Any:
-    """Return a JSON value as each place can store it, with all numbers as floats.
+    """Return a JSON value in a form that every place can store, with all numbers as floats.
 
     A shared document makes floats of integers. One pass, as a table of numbers can be large.
     """
@@ -282,7 +282,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_TEXT = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])[0-9a-fA-F]{4}")
 """An escaped non-ASCII character: the number of backslashes before it is even."""
 _LOOKED_AT = 1 << 20
-"""Characters from which it is determined whether a text escapes non-ASCII characters."""
+"""Characters of a text that are searched for escaped non-ASCII characters."""
 
 _decode = json.JSONDecoder().raw_decode
 _scan: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
@@ -327,7 +327,7 @@ def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[Me
     Args:
         text: The text.
         at: The index of the opening brace.
-        arrays: Keys of arrays for whose elements spans are needed.
+        arrays: Keys of arrays that need the spans of their elements.
 
     Raises:
         JSONDecodeError.

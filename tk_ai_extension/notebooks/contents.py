@@ -1,9 +1,9 @@
-"""Jupyter's contents managers: what they do at a save besides writing a file, and notebooks in no files.
+"""Jupyter's contents managers: what they do at a save apart from writing, and notebooks not in files.
 
 `SaveHooks` is for notebook files: hooks, events, and jupyter-collaboration's rooms. A manager that does not
-store files, or that saves in its own way, has `ContentsNotebooks`: the whole notebook goes through its
-``get`` and ``save``, as in Jupyter's own editor. There is no more consistency than the manager offers: two
-servers may save at the same moment.
+store files, or that saves differently, has `ContentsNotebooks`: the whole notebook goes through its
+``get`` and ``save``, as in Jupyter's editor. Consistency is only that of the manager: two servers may save
+at the same moment.
 
 Only servers import this module: a program that only edits files works without Jupyter Server.
 """
@@ -52,7 +52,7 @@ _TRIES = 5
 
 Load = Callable[[str], Awaitable[StoredNotebook]]
 Written = Callable[[StoredNotebook], Awaitable[None]]
-"""Gives a room what was written, if it had the notebook as it was before."""
+"""Updates a room to the written notebook, if the room had the notebook from before the write."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class _Room:
 
     Attributes:
         loader: Reads and writes the room's file.
-        document: What the room has.
-        fork: A copy of that, made when the room saved.
+        document: The room's document.
+        fork: A copy of it, made when the room saved.
     """
 
     loader: Any
@@ -70,7 +70,7 @@ class _Room:
     fork: Any
 
     async def saved(self, notebook: StoredNotebook) -> bool:
-        """Return whether a file has what the room saved."""
+        """Return whether a notebook equals the one that the room saved."""
         content = await asyncio.to_thread(_content, notebook)
         return _without_trust(await self.fork.aget()) == _without_trust(content)
 
@@ -89,9 +89,9 @@ class _Room:
 class Rooms:
     """jupyter-collaboration's rooms, for a notebook that is written as a file while a room still has it.
 
-    A room reads what others wrote to its file within a second, and replaces what it has by that. What people
-    typed since its last save would be lost, and so would what a page typed offline and brings at that moment.
-    So a room saves before a write, and merges the write with what people change.
+    A room reads what others wrote to its file within a second, and replaces its document by that. Text typed
+    since its last save would be lost, and so would text that was typed offline and arrives at that moment.
+    So a room saves before a write, and merges the write with people's changes.
 
     Args:
         contents_manager: Jupyter's contents manager.
@@ -121,10 +121,10 @@ class Rooms:
         await self.read(path)
 
     async def _saved_room(self, path: str, load: Load) -> _Room | None:
-        """Return the room of a notebook, which has saved what was not in the file."""
+        """Have the room of a notebook save its unsaved changes, and return the room."""
         if (loader := self._loader(path)) is None:
             return None
-        # Of what others wrote and what it has, a room keeps the file.
+        # If the file was changed by others, the room discards its changes for the file's.
         await loader.maybe_notify()
         kind = {"path": path, "content_type": "notebook", "file_format": "json"}
         document = await self._collaboration.get_document(**kind, copy=False)
@@ -146,7 +146,7 @@ class Rooms:
             model = await ensure_async(self._manager.get(path, content=True, type="notebook"))
             await room.set_outputs(model["content"])
             await room.fork.aset(model["content"])
-            # It does not read what it gets here.
+            # The room need not read this write from the file.
             room.loader.last_modified = model["last_modified"]
             update = room.fork.ydoc.get_update(room.document.ydoc.get_state())
             room.document.ydoc.apply_update(update)
@@ -154,7 +154,7 @@ class Rooms:
             _log.exception("The room of %s did not get a change", path)
 
     async def read(self, path: str) -> None:
-        """Have a notebook's room read the file where it differs from what the room knows of."""
+        """Have a notebook's room read the file if it is not the version that the room knows."""
         try:
             if (loader := self._loader(path)) is not None:
                 await loader.maybe_notify()
@@ -169,7 +169,7 @@ class Rooms:
         return next((app for app in apps if hasattr(app, "file_loaders")), None)
 
     def _loader(self, path: str) -> Any:
-        """Return what reads and writes the file of a notebook's room; None without a room."""
+        """Return the loader of the file of a notebook's room; None without a room."""
         if (collaboration := self._collaboration) is None:
             return None
         loaders = collaboration.file_loaders
@@ -178,7 +178,7 @@ class Rooms:
 
 
 def _without_trust(content: Json) -> Json:
-    """Return a notebook without what Jupyter adds when it reads one."""
+    """Return a notebook without the fields that Jupyter adds when it reads one."""
     cells = [
         {**cell, "metadata": {**cell["metadata"], "trusted": None}} for cell in content["cells"]
     ]
@@ -186,9 +186,9 @@ def _without_trust(content: Json) -> Json:
 
 
 def is_on_files(contents_manager: ContentsManager) -> bool:
-    """Return whether a contents manager stores files and saves them as Jupyter's own does.
+    """Return whether a contents manager stores files and saves them as Jupyter's default manager does.
 
-    False for a subclass with its own way (one that writes a script beside each notebook, say).
+    False for a subclass that saves differently (one that also writes a script for each notebook, say).
     """
     if not isinstance(contents_manager, FileContentsManager):
         return False
@@ -241,13 +241,13 @@ class SaveHooks:
         self.rooms = Rooms(contents_manager)
 
     async def pre_save(self, path: str, notebook: StoredNotebook) -> StoredNotebook:
-        """Run the hooks on a notebook and return what they made of it, as Jupyter would write it.
+        """Run the hooks on a notebook and return the result, as Jupyter would write it.
 
-        Without hooks the notebook keeps its bytes. As in Jupyter's own save, an `HTTPError` from a hook
+        Without hooks the notebook keeps its bytes. As in Jupyter's save, an `HTTPError` from a hook
         refuses the save; any other error is logged and ignored, and the hooks run on the event loop.
 
         Raises:
-            SaveFailed: a hook refused, or left no notebook.
+            SaveFailed: a hook refused, or left something that is not a notebook.
         """
         manager = self._manager
         if manager.pre_save_hook is None and not getattr(manager, "_pre_save_hooks", True):
@@ -257,11 +257,11 @@ class SaveHooks:
         try:
             return await asyncio.to_thread(_written, after, path)
         except Exception as error:
-            # nbformat raises any exception for what is no notebook.
+            # nbformat may raise any exception for something that is not a notebook.
             raise SaveFailed(f"A save hook left no notebook in {path}: {error!r}.") from error
 
     def pre_save_text(self, path: str, text: str) -> str:
-        """Run the hooks on the content of a text file and return what they made of it.
+        """Run the hooks on the content of a text file and return the result.
 
         Raises:
             SaveFailed: a hook refused.
@@ -280,7 +280,7 @@ class SaveHooks:
     async def saved(self, path: str, file: Path) -> None:
         """Run the post-save hooks and emit the save event; a failure is logged.
 
-        The file is saved, so the change succeeded, whatever happens here.
+        The file is saved, so the change succeeded even if a hook fails.
         """
         manager = self._manager
         await self.rooms.read(path)
@@ -315,7 +315,7 @@ class ManagedNotebook(NotebookText):
     def __init__(self, manager: Any) -> None:
         self._manager = manager
         self._rooms = Rooms(manager)
-        # Jupyter's own managers write a file in place: a concurrent read would return a part of it.
+        # Jupyter's managers write a file in place: a concurrent read would return a part of it.
         self._lock = asyncio.Lock()
         self._known: tuple[Any, StoredNotebook] | None = None
 

@@ -1,8 +1,8 @@
 """The documents of notebooks: where the cells are.
 
 A notebook is in one place at a time: a file, a contents manager, or a browser tab. `StoredDocument` is the
-document of a notebook that is not open in a tab: an edit leaves everything that it does not concern
-unchanged. A `NotebookText` holds its content and writes it: a file (`files`) or a contents manager's
+document of a notebook that is not open in a tab: an edit leaves everything else in it
+unchanged. A `NotebookText` holds its content and writes it: to a file (`files`) or with a contents manager
 (`contents`). `live` has the document of a notebook in a tab.
 """
 
@@ -52,7 +52,7 @@ Refresh = Callable[[str], Coroutine[Any, Any, None]]
 
 
 class NotebookDocument(ABC):
-    """A notebook, opened by `NotebookRouter.open`; cheap to open, and needs no closing.
+    """A notebook, opened by `NotebookRouter.open`. Opening is cheap, and no close is needed.
 
     No method blocks the event loop for long. Writes through two documents of one path in a server are
     serialized.
@@ -120,7 +120,7 @@ class NotebookDocument(ABC):
         return await run_to_completion(self._commit(operations))
 
     async def _commit(self, operations: Sequence[Operation]) -> Applied:
-        # A tab that was lost with the edit may come back after it was made in the file: one cell, one id.
+        # A tab lost during the edit may return after the edit was made in the file: the cell has the same id.
         operations = [
             replace(each, content=replace(each.content, id=new_cell_id()))
             if isinstance(each, Insert) and not each.content.id
@@ -172,7 +172,7 @@ class NotebookDocument(ABC):
 
     @abstractmethod
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
-        """Try to apply operations; return None if others changed the notebook meanwhile.
+        """Try to apply operations; return None if others changed the notebook first.
 
         Args:
             operations: Operations on the current notebook.
@@ -251,7 +251,7 @@ class NotebookText(ABC):
 
         Args:
             path: The notebook's path.
-            make: Called in a thread, again if another program wrote the notebook meanwhile.
+            make: Called in a thread, again if another program wrote the notebook first.
 
         Returns:
             The content afterwards.
@@ -399,14 +399,14 @@ class StoredDocument(NotebookDocument):
         return Applied(snapshot, tuple(edit.changes))
 
     async def write_left(self, left: Json) -> str | None:
-        """Write what a page has and the stored notebook lacks.
+        """Write a page's changes that the stored notebook lacks.
 
         Args:
-            left: What the page says of it; see `src/tabs/protocol.ts`.
+            left: The page's message with the changes; see `src/tabs/protocol.ts`.
 
         Returns:
-            The file's hash afterwards; None if it was another one than the page knows, or a save hook
-            changed more.
+            The file's hash afterwards; None if the file was not the one that the page knows, or a
+            save hook changed more.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound, InvalidNotebook.

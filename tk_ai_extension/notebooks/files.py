@@ -1,8 +1,8 @@
 """Files of a user's folders, and the notebooks in them, each with its content in memory.
 
 Others (the author of a repository, code in a kernel) can put a link, a FIFO or a device under any name, and
-a link in the place of a folder, at any time. A `Folder` is therefore the folder's descriptor: the files in
-it are opened, compared and replaced relative to it, wherever its path leads by then. Only regular files are
+a link in the place of a folder, at any time. A `Folder` is therefore a descriptor: its files are
+opened, compared and replaced relative to it, wherever its path leads by then. Only regular files are
 opened, without following a link. They are replaced atomically, and only while they are those that were read.
 Windows has no such descriptors, and paths are used there.
 """
@@ -106,7 +106,7 @@ class Folder:
         self.key = status.st_dev, status.st_ino
 
     def close(self) -> None:
-        """Release the folder before its last user is gone; it must not be used afterwards."""
+        """Release the folder at once, even if it still has users; it must not be used afterwards."""
         if self._closing is not None:
             self._closing()
 
@@ -155,7 +155,7 @@ class Folder:
         return version, data  # pyrefly: ignore[unbound-name]
 
     def check_writable(self, name: str) -> None:
-        """Raise PermissionError for a read-only file, which the folder's permissions would let replace."""
+        """Raise PermissionError for a read-only file, even if its folder allows its replacement."""
         options = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
         if not os.access(self._at(name), os.W_OK, dir_fd=self._fd, **options):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
@@ -193,7 +193,7 @@ class Folder:
                 if not is_new:
                     self._copy_attributes(name, fd)
                 os.fsync(fd)
-                if os.name == "nt":  # An open file gets no other name there.
+                if os.name == "nt":  # An open file cannot be renamed there.
                     file.close()
                 with self.lock():
                     self._check(name, expected)
@@ -236,7 +236,7 @@ class Folder:
         return name if self._fd is not None else str(self.path / name)
 
     def _copy_attributes(self, name: str, fd: int) -> None:
-        """Copy a file's mode, owner and extended attributes to a new one, as far as permitted."""
+        """Copy a file's mode, owner and extended attributes to a new one, where permitted."""
         if not hasattr(os, "fchown"):  # Windows
             return
         with self.open(name) as file:
@@ -307,7 +307,7 @@ def typed_errors(path: str, *, new: bool = False) -> Generator[None]:
 
     Args:
         path: The path, for messages.
-        new: Whether the file may not exist: what is missing is its folder then.
+        new: Whether the file must be new: a missing path is then its folder.
 
     Raises:
         DiskFull, ReadOnly, NotebookNotFound, SaveFailed; with ``new`` NotebookExists, FileMissing.
@@ -462,7 +462,7 @@ class NotebookFiles:
         return known
 
     def _resolved(self, path: str) -> NotebookFile:
-        """Return the file that a path leads to, through links if there are some."""
+        """Return the file that a path leads to, with links resolved."""
         file = Path(self.file_of(path))
         folder = self._folder(file.parent)
         if not stat.S_ISREG(folder.stat(file.name).st_mode):

@@ -1,4 +1,4 @@
-"""What a person looks at in an open notebook, as the page says it."""
+"""What a person looks at in an open notebook, as reported by the page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Focus:
 
     @classmethod
     def of(cls, message: Json) -> Focus:
-        """Return what a page's message says.
+        """Return the focus in a page's message.
 
         Raises:
             InvalidArguments: The message is invalid.
@@ -47,5 +47,5 @@ class Focus:
             }:
                 pass
             case _:
-                raise InvalidArguments("What a page says of its active cell is invalid.")
+                raise InvalidArguments("The page's message about its active cell is invalid.")
         return cls(cell, tuple(map(str, keys)), text, first, last)

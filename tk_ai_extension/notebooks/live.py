@@ -67,13 +67,13 @@ ROOM_SAVE = 10.0
 """Seconds within which a collaboration room has to write an edit."""
 
 ROOM_DELAY = 3.0
-"""Seconds after which a room has written what it got from a page that is gone."""
+"""Seconds after which a room has written the changes of a page that is gone."""
 
 RECENT = 0.1
-"""Seconds for which what was read of a tab counts for a run that begins: mostly its call has read it."""
+"""Seconds for which a tab need not be read again when a run begins: mostly the same call has read it."""
 
 _READ_ATTEMPTS = 3
-"""How often a tab is read if it disconnects meanwhile."""
+"""Maximum reads of a tab that disconnects during them."""
 
 T = TypeVar("T")
 
@@ -129,8 +129,8 @@ class LiveDocument(NotebookDocument):
         Args:
             in_kept: Queries the stored notebook.
             in_tab: Queries a tab's replica.
-            runs: Whether it is for a run: the outputs of running cells are not delivered first, and what
-                was read just before counts.
+            runs: Whether it is for a run: the outputs of running cells are not delivered first, and
+                a read from just before counts.
         """
         for _ in range(_READ_ATTEMPTS):
             tab = await self._current_tab(deliver=not runs)
@@ -146,7 +146,7 @@ class LiveDocument(NotebookDocument):
         raise TabOffline(f"The tab with {self.path} does not answer.")
 
     async def _current_tab(self, *, deliver: bool = True) -> Tab | None:
-        """Return the tab that holds the notebook; None if the stored notebook is to be used.
+        """Return the tab that holds the notebook; None to use the stored notebook.
 
         A tab would save the conversion of a notebook of an old format. Such a notebook is used as stored
         until the person has saved it.
@@ -157,7 +157,7 @@ class LiveDocument(NotebookDocument):
         if tab is None:
             return None
         with suppress(ToolError):
-            # A save that fails is made again, and is an error of the run that made the outputs.
+            # A failed save is retried, and is reported as an error of the run that made the outputs.
             await self._save_ended_runs()
         replica = tab.replica
         if not replica.checked:
@@ -176,7 +176,7 @@ class LiveDocument(NotebookDocument):
                 writer.warn(error)
 
     async def _save_ended_runs(self) -> None:
-        """Save outputs of cells that ended before a tab took the notebook from its file, without them.
+        """Save outputs of cells that ended before a tab opened the notebook's file, which lacks them.
 
         Raises:
             The errors of `StoredDocument.flush`.
@@ -189,7 +189,7 @@ class LiveDocument(NotebookDocument):
     async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
         """See `NotebookDocument.attempt`.
 
-        The first attempt is computed on what is known of the tab, which compares that with what it has.
+        The first attempt is computed on the replica; the tab checks that against its content.
         """
         tab = await self._current_tab()
         if tab is None:
@@ -263,7 +263,7 @@ class LiveDocument(NotebookDocument):
             except TabGone:
                 raise TabOffline(f"The tab with {self.path} does not answer.") from None
 
-    # --- for the session
+    # --- for running cells
 
     async def locate(self, find: Find) -> RunningCell:
         """See `NotebookDocument.locate`."""
@@ -287,7 +287,7 @@ class LiveEdit:
     """An edit in a tab: sent, saved, and reverted if it cannot be saved.
 
     An edit counts as failed only if the notebook is without it. A lost connection or a refusal does not
-    show that: the tab may have applied the edit before, and people may have changed its cells since, so
+    prove that: the tab may have applied the edit before, and people may have changed its cells since, so
     that it cannot be reverted. So the tab is asked; if it is gone for good, the file is compared.
 
     Args:
@@ -314,7 +314,7 @@ class LiveEdit:
         self._tab = tab
         self._kept = kept
         self._op, self._revert_op = uuid.uuid4().hex, uuid.uuid4().hex
-        # What the tab has left to the server to write.
+        # The changes that the tab leaves to the server to write.
         self._left: Json | None = None
         # The version after which a change of its cells by others forbids the revert.
         self._since = tab.replica.version
@@ -343,7 +343,7 @@ class LiveEdit:
             if asked == 1:
                 self._since = int(answer["version"])
             if answer["applied"] and self.edit.reorders:
-                # Without others' changes, the page leaves out what the edit has made of the order.
+                # Without others' changes, the page leaves out the order, which the edit determines.
                 answer.setdefault("order", [*map(self.ids.__getitem__, self.edit.order)])
             await self._tab.replica.update(self._tab.ask, answer)
             return answer
@@ -400,8 +400,8 @@ class LiveEdit:
     async def _save_in_room(self) -> bool:
         """Have the notebook's collaboration room write the file; return whether the file has the edit.
 
-        A room answers that it saved also where it did not, and reads a file that another program wrote
-        over what it has. So the cells of the edit are compared with those in the file.
+        A room may report a save that it did not make, and replaces its document by a file that another
+        program wrote. So the cells of the edit are compared with those in the file.
 
         Raises:
             TabGone, ToolError.
@@ -427,7 +427,7 @@ class LiveEdit:
         """Revert the edit unless its cells were changed since; return whether the notebook has it.
 
         Raises:
-            SaveFailed: The tab does not say.
+            SaveFailed: The tab does not answer.
         """
         back = map(inverse, reversed(self.edit.changes))
         # Cells that were only set may have been moved by others.
@@ -446,7 +446,7 @@ class LiveEdit:
             ) from error
 
     async def _ask_again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the tab, and again each time it disconnects and returns."""
+        """Ask the tab; ask again each time that it disconnects and returns."""
         while True:
             try:
                 return await ask()
@@ -470,7 +470,7 @@ class LiveEdit:
         return dict(zip(self._tab.replica.ids, shown.cells, strict=True))
 
     def _agree(self, shown: Snapshot, stored: Snapshot) -> bool:
-        """Return whether the tab and the file have equal cells where the edit changed some."""
+        """Return whether the cells that the edit changed are equal in the tab and in the file."""
         there = self.by_id(shown)
         if cellforms.has_ids(stored.nbformat):
             found = {cell.id: cell for cell in stored.cells}
@@ -496,7 +496,7 @@ class LiveEdit:
             elif change.action == "insert":
                 return cell is not None
             elif end is not None and end.source != self.before.cells[slot].source:
-                # Another source may be a person's change of either.
+                # If the sources differ, a person may have changed either.
                 either = {end.source: True, self.before.cells[slot].source: False}
                 return None if cell is None else either.get(cell.source)
         return None
@@ -513,7 +513,7 @@ class TabSink(OutputSink):
         tabs: The pages with tabs.
         tab: The tab.
         cell: The cell's id in the tab; None if the tab has no such cell.
-        write: Writes what the tab leaves to the server.
+        write: Writes the changes that the tab leaves to the server.
     """
 
     def __init__(self, tabs: Pages, tab: Tab, cell: str | None, write: Write) -> None:
@@ -521,7 +521,7 @@ class TabSink(OutputSink):
         self._write = write
         self._tabs = tabs
         self._cell = cell
-        # The tab's version after which nobody else may have changed the outputs; None before the start.
+        # The tab's version after which others must not have changed the outputs; None before the start.
         self._expected: int | None = None
         # Whether the next message has all outputs.
         self._is_whole = True
@@ -534,7 +534,7 @@ class TabSink(OutputSink):
         if self._cell is None:
             run.commit_pending()
         elif self._expected is None:
-            # Also the outputs from before the notebook was in this tab.
+            # Also the outputs from before this tab opened the notebook.
             run.commit_pending()
             await self._send_all(run, start=True, **end)
         elif self._is_whole:
@@ -665,7 +665,7 @@ class NotebookRouter:
         return LiveDocument(kept, self._tabs)
 
     def _on_moved(self, path: str) -> None:
-        """Have a notebook's running cells located again: another tab may hold it now."""
+        """Locate a notebook's running cells again: another tab may hold it now."""
         for notebook in self.notebooks:
             if notebook.writers and (
                 notebook.path == path or aliases(self._root, path, [notebook.path])
@@ -685,7 +685,7 @@ class NotebookRouter:
             tab = await self._tabs.find(path)
             if tab is not None and tab.dirty:
                 raise Conflict(
-                    f"A tab of JupyterLab has unsaved changes of {path}, whose file is gone.",
+                    f"A tab of JupyterLab has unsaved changes of {path}, but its file is gone.",
                     hint="Save the notebook or close it in JupyterLab, or choose another name.",
                 )
         await self._store.create(path, notebook)
@@ -708,7 +708,7 @@ class NotebookRouter:
         return await self._open_written(path)
 
     async def _open_written(self, path: str) -> NotebookDocument:
-        """Open a notebook whose whole file was written; tabs that have it open read it before."""
+        """Open a notebook after its whole file was written; tabs that have it open read it before."""
         await self._tabs.refresh(path)
         return await self.open(path)
 
@@ -717,9 +717,9 @@ class NotebookRouter:
         return await self._store.exists(self._contain(path))
 
     def file_of(self, path: str) -> str:
-        """Return what identifies a notebook's file: the same for all names that lead to it.
+        """Return the identity of a notebook's file: the same for all names that lead to it.
 
-        A contents manager without files has one name for each.
+        With a contents manager without files, this is the path.
         """
         return self._store.file_of(path) if isinstance(self._store, NotebookFiles) else path
 

@@ -1,7 +1,7 @@
-"""One object for each notebook that somebody uses, and the map of paths to them.
+"""One object for each notebook in use, and the map of paths to them.
 
-A path is a name, which another notebook may get. Whatever is kept about a notebook is on its object or
-refers to it: what callers have read, revisions, the last runs of cells and whether their results are stale.
+A path is a name, and another notebook may get it. All state about a notebook is on its object or refers
+to it: what callers have read, revisions, the last runs of cells and whether their results are stale.
 `Notebooks` alone follows renames and deletions.
 """
 
@@ -31,20 +31,20 @@ from tk_ai_extension.notebooks.transactions import LoadedNotebook
 _log = logging.getLogger(__name__)
 
 MAX_UNUSED = 200
-"""Maximum notebooks that are remembered although nothing refers to them; the oldest goes first."""
+"""Maximum notebooks that are kept although nothing refers to them; the oldest is evicted first."""
 
 MAX_CELLS = 100_000
 """Maximum remembered cells of all callers for one notebook; about 20 MB."""
 MAX_CHARACTERS = 16_000_000
 """Maximum characters of a notebook's cached revisions: of source, plus `CELL` for each cell."""
 CELL = 500
-"""Characters that a cell counts besides its source, for the approximate bytes of its other fields."""
+"""Characters that a cell counts in addition to its source, for the approximate bytes of its other fields."""
 MIN_PREFIX = 4
 """Minimum characters of a revision's prefix."""
 
 
 class Seen:
-    """Remembers for each caller the source of each cell of a notebook that it read last.
+    """Remembers, for each caller, the last source of each cell of a notebook that the caller read.
 
     A change to a cell is a compare-and-set against the hash. Only whole sources count: a line of a list
     that shows the beginning of a source does not mark the cell as read. Forgetting is safe: the caller
@@ -89,7 +89,7 @@ class Seen:
         return dict(self._callers.get(caller.identity, {}))
 
     def forget(self, caller: Caller) -> None:
-        """Forget a caller whose session has ended."""
+        """Forget a caller after the end of its session."""
         self._count -= len(self._callers.pop(caller.identity, ()))
 
     def _forget_one(self) -> None:
@@ -143,18 +143,18 @@ def _size(snapshot: Snapshot) -> int:
 
 
 class Notebook:
-    """A notebook that somebody uses, with all that is kept about it.
+    """A notebook in use, with all state about it.
 
     Attributes:
         path: Its present path; its last one if it was deleted.
-        is_deleted: Whether it was deleted, or replaced by a renamed one. Nothing may be carried out for it
+        is_deleted: Whether it was deleted, or replaced by a renamed one. Nothing may be done for it
             then: another notebook may have its path.
-        kernel_id: The kernel that it was known to have last; None for none.
+        kernel_id: Its last known kernel; None for none.
         starting: Held while its kernel is started; others wait to join it.
         writing: Held while the stored notebook is written.
         seen: The source of each cell as each caller last read it.
         revisions: The snapshots that were shown as text.
-        last_runs: The last run of each cell, which says whether its outputs are fresh.
+        last_runs: The last run of each cell, which determines whether its outputs are fresh.
         runs: The cells whose outputs are in memory and are saved with the stored notebook: running
             ones, and ended ones that are not saved yet.
         saver: Saves them; None if there are none.
@@ -181,7 +181,7 @@ class Notebook:
 
     @property
     def stored_path(self) -> str:
-        """What is stored as its path: marked if it was deleted."""
+        """Its path as it is stored: marked if it was deleted."""
         return f"{self.path}{DELETED}" if self.is_deleted else self.path
 
     def check_present(self) -> None:
@@ -234,19 +234,19 @@ class Notebook:
         return LoadedNotebook(self.shown(stored.snapshot), content, raw)
 
     def on_moved(self) -> None:
-        """Have its running cells located again: another tab, or none, may hold it now."""
+        """Locate its running cells again: another tab, or none, may hold it now."""
         for writer in self.writers:
             writer.wake()
 
     def forget_content(self) -> None:
-        """Forget what was kept about the content, which another one has replaced."""
+        """Forget the state about the content, which was replaced."""
         self.seen = Seen()
         self.revisions = Revisions()
         self.last_runs = LastRuns()
 
 
 def deleted_error(path: str) -> NotebookNotFound:
-    """Return the error of what was about a notebook that was deleted since."""
+    """Return the error of an operation on a notebook that was deleted since."""
     return NotebookNotFound(
         f"{path.removesuffix(DELETED)} was deleted.",
         hint="Another notebook may have its name. See list_notebooks.",
@@ -256,7 +256,7 @@ def deleted_error(path: str) -> NotebookNotFound:
 class Notebooks:
     """The notebooks of a server by path.
 
-    A notebook stays as long as something refers to it. Beyond that, the most recently used ones are kept.
+    A notebook stays as long as something refers to it. Of the others, the most recently used ones are kept.
 
     >>> notebooks = Notebooks()
     >>> notebook = notebooks.at("x/a.ipynb")
@@ -288,7 +288,7 @@ class Notebooks:
         return notebook
 
     def find(self, path: str) -> Notebook | None:
-        """Return the notebook at a path; None if nothing is kept about it."""
+        """Return the notebook at a path; None if there is no state about it."""
         return self._by_path.get(path)
 
     def rename(self, old: str, new: str) -> tuple[dict[str, Notebook], list[Notebook]]:

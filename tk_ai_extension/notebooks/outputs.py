@@ -1,7 +1,7 @@
-"""The outputs of running cells: kept in memory, and pushed to where their notebook is.
+"""The outputs of running cells: kept in memory, and pushed to the place of their notebook.
 
-`RunningOutputs` has the outputs of one cell. An `OutputSink` takes them: a browser tab, or a stored notebook,
-for which an `OutputSaver` saves those of all its running cells.
+`RunningOutputs` has the outputs of one cell. An `OutputSink` receives them: a browser tab, or a stored
+notebook; an `OutputSaver` saves those of all its running cells.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ MAX_DELAY = 60.0
 """Maximum seconds by which a slow or failed save delays the next one."""
 
 LASTING = (NotebookNotFound, ReadOnly, InvalidNotebook)
-"""Errors that the next save would have as well, until somebody does something about them."""
+"""Errors that later saves would have as well, until the cause is removed."""
 
 MAX_RETRY = 600.0
 """Seconds of failed saves after which the outputs of ended cells are given up, once no cell runs.
 
-Their callers have got the error by then, at the end of the cell or of the run of several cells.
+Their callers have received the error by then, at the end of the cell or of the run of several cells.
 """
 
 PUSH_INTERVAL = 0.05
-"""Seconds from an output to its push to a sink, with what comes until then."""
+"""Seconds from an output to its push to a sink, with the outputs that follow until then."""
 
 _MAX_MOVES = 3
 """How often one push may switch to another sink."""
@@ -87,8 +87,8 @@ class RunningOutputs:
         pending: Changes that are being pushed to the sink and are not applied to the outputs yet.
         ended: Whether the cell has ended; its outputs are not saved yet.
         execution_count: Its count once it has ended.
-        is_late: Whether a save since its end has failed. Meanwhile another program may change the cell
-            and run it: the outputs are only for the source that ran here.
+        is_late: Whether a save since its end has failed. Another program may since have changed and run
+            the cell: the outputs are only for the source that ran here.
     """
 
     def __init__(self, snapshot: Snapshot, cell: Cell) -> None:
@@ -144,7 +144,7 @@ class RunningOutputs:
         return self._clears, len(self._outputs), 0 if last is None else len(last)
 
     def hide(self, until: Mark | None = None) -> None:
-        """Hide the outputs so far, because someone cleared the running cell.
+        """Hide the outputs so far, because the running cell was cleared.
 
         They are kept, because the executor continues to count from the first output.
 
@@ -191,7 +191,7 @@ class RunningOutputs:
     # --- which cell it is
 
     def is_same_cell(self, other: RunningOutputs) -> bool:
-        """Return whether another run is of the same cell, as far as both were last located."""
+        """Return whether another run is of the same cell, by their last known locations."""
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[str | None, int, str]:
@@ -200,8 +200,8 @@ class RunningOutputs:
     def find(self, snapshot: Snapshot) -> Cell | None:
         """Return the running cell in a notebook; None if it is gone or no longer a code cell.
 
-        A cell that had a unique id is identified by it, whatever other cells have. Only one that never
-        had one is identified by its source and position: others may have moved it.
+        A cell that had a unique id is identified by it, even if other cells now have the same. Only one that
+        never had one is identified by its source and position: others may have moved it.
         """
         found = self._by_source(snapshot) if self._id is None else self._by_id(self._id, snapshot)
         if found is None or found.type != "code" or (self.is_late and found.hash != self._hash):
@@ -330,7 +330,7 @@ class Schedule:
             self._due = asyncio.get_running_loop().call_later(wait, self._start)
 
     def postpone(self, seconds: float) -> None:
-        """Begin the next call at the earliest so many seconds from now."""
+        """Delay the next call until at least this many seconds from now."""
         self._earliest = time.monotonic() + seconds
 
     def cancel(self) -> None:
@@ -361,9 +361,9 @@ Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
 class OutputSaver:
     """Autosaves the outputs of running cells of one stored notebook, coalesced, and at their ends.
 
-    It lives from the first running cell until everything is saved. A save that fails, whatever asked for
-    it, is made again later with the outputs of all cells: those of a cell that has ended are kept until
-    they are saved, or until their own caller gets an error that lasts. Any exception is a failed save.
+    It exists from the first running cell until everything is saved. Every failed save is retried later
+    with the outputs of all cells: those of a cell that has ended are kept until they are saved, or until
+    their caller gets a lasting error. Any exception is a failed save.
 
     Args:
         path: The notebook's path, for messages.
@@ -410,8 +410,8 @@ class OutputSaver:
         """Save all outputs now; if that fails, save them again later.
 
         Args:
-            run: The run whose caller gets the error: it is given up if the error is a lasting one. None
-                if the caller answers for all that have ended: they are given up if the file is gone.
+            run: The run of the caller that gets the error; it is given up if the error is a lasting one.
+                None if the caller waits for all ended runs: they are given up if the file is gone.
 
         Raises:
             ReadOnly, DiskFull, SaveFailed, NotebookNotFound.
@@ -474,7 +474,7 @@ class OutputSaver:
 
 
 class SinkGone(Exception):
-    """The sink is gone; it is unknown what it has got of the last push."""
+    """The sink is gone; it is unknown how much of the last push it received."""
 
 
 Find = Callable[[Snapshot], Cell | None]
@@ -482,7 +482,7 @@ Find = Callable[[Snapshot], Cell | None]
 
 
 class OutputSink(ABC):
-    """Receives the outputs of one running cell, where its notebook is now."""
+    """Receives the outputs of one running cell, at the present place of its notebook."""
 
     def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
         """Take changes at once if that is cheap; return False if they must be pushed."""
@@ -504,7 +504,7 @@ class OutputSink(ABC):
         """
 
     async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
-        """Release resources; unless ``done``, another sink takes the outputs over."""
+        """Release resources; unless ``done``, another sink takes over the outputs."""
 
 
 class StoredOutputSink(OutputSink):
@@ -584,18 +584,18 @@ class Located(Protocol):
 class CellOutputWriter:
     """Writes the outputs of one running cell to its notebook's current sink.
 
-    For use by one task. Others may move, edit or delete the cell meanwhile: outputs follow the cell by
+    For use by one task. Others may move, edit or delete the running cell: outputs follow the cell by
     its key and are dropped once it is deleted. Before `start` nothing is changed.
 
     All outputs stay in memory until the cell has ended and they are delivered. A new sink, or one that
-    was lost and returns, gets all of them; if others changed the outputs meanwhile, it gets only later
+    was lost and returns, gets all of them; if others changed the outputs since, it gets only later
     ones.
 
     Args:
         document: The document that was opened for the cell.
         located: The cell and its sink.
         writers: The notebook's writers with undelivered outputs; it adds and removes itself.
-        tasks: Own its pushes.
+        tasks: The group of the tasks that push.
 
     Attributes:
         cell: The cell as it was found. Execute its source: the outputs go to this cell.

@@ -79,7 +79,7 @@ class TabGone(Exception):
 
 
 def _refusal(path: str, code: str, message: str, status: int) -> ToolError:
-    """Return the error for callers of a notebook whose tab refused a request.
+    """Return the error for callers when a notebook's tab refuses a request.
 
     Args:
         path: The notebook.
@@ -108,7 +108,7 @@ def _refusal(path: str, code: str, message: str, status: int) -> ToolError:
 
 
 Write = Callable[["Json"], Awaitable[str | None]]
-"""Writes what a page leaves to the server; see `StoredDocument.write_left`."""
+"""Writes the changes that a page leaves to the server; see `StoredDocument.write_left`."""
 
 
 class PageConnection(Protocol):
@@ -138,7 +138,7 @@ class Tab:
         dirty: Whether only the tab has some changes, by the page's last message; true while ours are made.
         seen: Increasing number of the last time that its page had the window's focus and showed it.
         focus: What the person looks at in it, by the page's last message.
-        replica: What the server knows of its content; see `Pages.locked`.
+        replica: The server's copy of its content; see `Pages.locked`.
         lock: Held while the replica is used.
     """
 
@@ -159,7 +159,7 @@ class Tab:
 
     @property
     def path(self) -> str:
-        """The notebook's current path; another page may have renamed it, which this one never lists."""
+        """The notebook's current path; after a rename by another page, this page may list the former one."""
         is_renaming = time.monotonic() - self.notebook.renamed_at < GRACE
         return self.notebook.path if is_renaming else self.listed
 
@@ -170,7 +170,7 @@ class Tab:
 
     @property
     def state(self) -> tuple[Tab, str, bool, bool]:
-        """What listeners are notified of."""
+        """The state that listeners are notified of."""
         return self, self.path, self.dirty, self.is_named
 
     async def ask(self, method: str, **arguments: Any) -> Json:
@@ -275,7 +275,7 @@ class Page:
             self.timer = None
 
     def drop(self) -> None:
-        """Drop the connection, if there is one. It is not the page's any more when it ends."""
+        """Drop the connection, if there is one. The page has no connection when it ends."""
         former = self.connection
         if former is not None:
             self.lost()
@@ -364,8 +364,8 @@ class Pages:
     def handle(self, page: Page, said: Any) -> Json | None:
         """Handle a message of a page and return the reply.
 
-        After the reply to a list of notebooks nobody else writes their files: only then can the page
-        determine whether it shows their current content.
+        After the reply to a list of notebooks only the page writes their files: only then can it determine
+        whether it shows their current content.
 
         Raises:
             InvalidArguments: the message is invalid.
@@ -402,7 +402,7 @@ class Pages:
             tab.seen = next(self._count)
 
     def _list(self, page: Page, listed: list[Json]) -> list[str]:
-        """Handle the list of a page's open notebooks; return those whose files were not the page's yet."""
+        """Handle the list of a page's open notebooks; return the names of new and moved ones."""
         by_name = {tab.name: tab for tab in page.tabs}
         before = {tab.state for tab in page.tabs}
         tabs: list[Tab] = []
@@ -436,7 +436,7 @@ class Pages:
         return _connected(self._with(path))
 
     def looked_at(self, user: str) -> list[Tab]:
-        """Return the tabs in a user's connected pages, the one that was used last first."""
+        """Return the tabs in a user's connected pages, the most recently used one first."""
         tabs = [tab for tab in self._tabs() if tab.page.user == user and tab.page.connection]
         return sorted(tabs, key=lambda tab: -tab.seen)
 
@@ -473,7 +473,7 @@ class Pages:
             await self._wait_for_change(since + GRACE * 1.1 - time.monotonic())
 
     async def returns(self, tab: Tab) -> bool:
-        """Wait for a tab that disconnected or was renamed; return False if its page does not say more."""
+        """Wait for a tab that disconnected or was renamed; return False if its page sends no update."""
         deadline = time.monotonic() + GRACE
         while tab in self._tabs():
             if tab.page.connection is not None and tab.page.has_listed and tab.is_named:
@@ -486,7 +486,7 @@ class Pages:
         return [tab for page in self._pages.values() for tab in page.tabs]
 
     def _with(self, path: str) -> list[Tab]:
-        """Return the tabs with a notebook's file, under whichever name."""
+        """Return the tabs with a notebook's file, under any name."""
         tabs = self._tabs()
         names = {path}
         if self._root is not None:
@@ -518,11 +518,11 @@ class Pages:
             yield tab.replica
 
     async def save(self, tab: Tab, write: Write) -> None:
-        """Have a tab save, and other tabs with the notebook refresh. Its page makes one save after another.
+        """Have a tab save, and other tabs with the notebook refresh. Its page makes one save at a time.
 
         Args:
             tab: The tab.
-            write: Writes what the page leaves to the server.
+            write: Writes the changes that the page leaves to the server.
 
         Raises:
             TabGone, ToolError.
@@ -536,7 +536,7 @@ class Pages:
             await self.write(tab, left, write)
 
     async def write(self, tab: Tab, left: Json, write: Write) -> None:
-        """Write what a page has left to the server and waits for; see `save`.
+        """Write the changes that a page leaves to the server, while the page waits; see `save`.
 
         Raises:
             As `save`.
@@ -554,7 +554,7 @@ class Pages:
             self._refresh_others(tab)
 
     def _cancel_save(self, tab: Tab) -> None:
-        """Cancel a save that has not begun: another one has what it would save."""
+        """Cancel a save that has not begun: another one covers its changes."""
         if tab.saving is not None:
             tab.saving.cancel()
 
@@ -586,7 +586,7 @@ class Pages:
             _log.debug("The tab of %s disconnected before it was saved", tab.path)
 
     async def refresh(self, path: str) -> None:
-        """Have tabs that opened the notebook meanwhile reload its file, which was written.
+        """Have tabs that opened the notebook during a write reload its file.
 
         Tabs that do not answer within `REFRESH_WAIT` do so in the background.
         """
@@ -634,7 +634,7 @@ def _listed(listed: list[Any]) -> list[Json]:
     """Return the notebooks of a page's list.
 
     Raises:
-        InvalidArguments: One of them is invalid, or they are too many.
+        InvalidArguments: One of them is invalid, or there are too many.
     """
     if len(listed) > MAX_TABS:
         raise InvalidArguments(f"A page can have at most {MAX_TABS} open notebooks.")
@@ -654,5 +654,5 @@ async def _refresh(tab: Tab) -> None:
 
 
 def _now() -> int:
-    """Return the time in milliseconds, by which a page recognises what comes late."""
+    """Return the time in milliseconds, by which a page recognises late messages."""
     return round(time.time() * 1000)

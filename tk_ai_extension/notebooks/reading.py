@@ -1,4 +1,4 @@
-"""Notebooks in memory: one that is stored, with its bytes, and the server's replica of one in a tab.
+"""Notebooks in memory: a stored one with its bytes, and the server's replica of one in a tab.
 
 An edit of a stored notebook replaces the bytes of the cells that it concerns. All others are kept as they are
 in the file.
@@ -39,7 +39,7 @@ CELL_DEPTH = 2
 GONE: Any = object()
 """As the new value of a cell's field: remove it."""
 _SHOWN = 100
-"""Number of cells from which the form of the others is inferred."""
+"""Number of cells from which the form of new cells is inferred."""
 _NO_OUTPUTS = OutputsSummary()
 _id = attrgetter("id")
 
@@ -61,7 +61,7 @@ class StoredNotebook:
         metadata: The notebook's metadata.
         nbformat: The major and minor version of the format.
         before: The file's bytes up to the bracket that opens the array of cells.
-        chunks: What is between the brackets: white space, a cell, what is between it and the next one,
+        chunks: The bytes between the brackets: white space, a cell, the separator before the next cell,
             and so on, white space at the end.
         after: The bytes from the bracket that closes the array.
         faults: Problems of the notebook apart from its cells.
@@ -95,7 +95,7 @@ class StoredNotebook:
 
     @cached_property
     def digest(self) -> str:
-        """The hash of the file's content, as Jupyter has it."""
+        """The hash of the file's content, as Jupyter computes it."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
@@ -154,7 +154,7 @@ class StoredNotebook:
     def edited(
         self, order: Sequence[Sequence[int]], contents: Mapping[int, CellContent]
     ) -> StoredNotebook:
-        """Return the notebook after an edit; itself if nothing changes.
+        """Return the notebook after an edit; the same object if nothing changes.
 
         Args:
             order: The cells in their new order (`EditTransaction.runs`).
@@ -167,7 +167,7 @@ class StoredNotebook:
         return self.replaced(bodies).reordered(order, contents)
 
     def saved(self, order: Sequence[Sequence[int]], cells: Mapping[str, Json]) -> StoredNotebook:
-        """Return the notebook as a page has it; see `edited`.
+        """Return the notebook with a page's changes; see `edited`.
 
         Args:
             order: The cells in their order in the page.
@@ -181,7 +181,7 @@ class StoredNotebook:
         return self.edited(order, contents)
 
     def replaced(self, bodies: Mapping[int, EncodedCell]) -> StoredNotebook:
-        """Return the notebook with some cells, by index, rewritten; itself without any."""
+        """Return the notebook with some cells, by index, rewritten; the same object without any."""
         if not bodies:
             return self
         cells, chunks, faults = list(self.cells), list(self.chunks), list(self.cell_faults)
@@ -200,7 +200,7 @@ class StoredNotebook:
     def reordered(
         self, order: Sequence[Sequence[int]], contents: Mapping[int, CellContent]
     ) -> StoredNotebook:
-        """Return the notebook with its cells and new ones in this order; itself if it stays."""
+        """Return the notebook with its cells and new ones in this order; the same object if unchanged."""
         present = [(0, len(self.cells))] if self.cells else []
         if [*map(tuple, order)] == present:
             return self
@@ -222,7 +222,7 @@ class StoredNotebook:
                 faults.append(_cell_faults(body.stored))
                 chunks += between, body.data
             if end > 0:
-                # A cell that was not the first keeps what is before it.
+                # A cell that was not the first keeps the separator before it.
                 start = max(first, 0)
                 chunks += (
                     self.chunks[2 * start : 2 * end]
@@ -250,7 +250,7 @@ class StoredNotebook:
     def updated(self, index: int, values: Json) -> EncodedCell:
         """Return a cell with new values of some fields; `GONE` removes one.
 
-        The cell is written anew, in the form of the others; fields keep their order.
+        The cell is rewritten in the form of the others; fields keep their order.
         """
         body = self.chunks[2 * index + 1]
         old: Json = json.loads(body)
@@ -501,7 +501,7 @@ def keyed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
 def _with_key(cell: Cell, key: str) -> Cell:
     if cell.key == key:
         return cell
-    # As in `read_cell`; what is known of the source stays.
+    # As in `read_cell`; cached values about the source stay.
     made = object.__new__(Cell)
     made.__dict__.update(vars(cell), key=key)
     made.__dict__.pop("stamp", None)
@@ -526,7 +526,7 @@ def _notebook_faults(notebook: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cell_faults(cell: Json) -> tuple[str, ...]:
-    """Return the problems of a cell that is an object with a valid type; fields are read without them."""
+    """Return the problems of a cell that is an object with a valid type; invalid fields are ignored."""
     faults: list[str] = []
     if cellforms.text_of(cell.get("source")) is None:
         faults.append("`source` is missing or not text")
@@ -634,7 +634,7 @@ class TabReplica:
     # --- reading
 
     def snapshot(self, path: str) -> Snapshot:
-        """Return the notebook as of the last update; the cost follows what changed since the last time."""
+        """Return the notebook as of the last update; the cost depends on the changes since the last call."""
         known, changed = self._snapshot, self._changed & self._stored.keys()
         for cell_id in changed:
             stored = self._stored[cell_id]

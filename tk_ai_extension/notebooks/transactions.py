@@ -52,7 +52,7 @@ class EditTransaction:
         order: The cells' slots in their new order: an index of the snapshot, or a negative number.
         contents: The new content of each changed slot.
         changes: What each operation does, in order.
-        slots: The cell of each of these.
+        slots: The slot of the cell of each change.
     """
 
     def __init__(self, snapshot: Snapshot, load: Callable[[int], CellContent]) -> None:
@@ -65,12 +65,12 @@ class EditTransaction:
         self._inserted: dict[str, int] = {}
         self._inserts = 0
         self._conflicts: list[Json] = []
-        # The end of the code that must not change before the commit.
+        # The end of the cells with code that must not change before the commit.
         self._code_end = 0
 
     @property
     def reorders(self) -> bool:
-        """Whether it changes which cells there are, or their order."""
+        """Whether it changes the set of cells, or their order."""
         return any(each.action in ("insert", "delete", "move") for each in self.changes)
 
     @property
@@ -83,7 +83,7 @@ class EditTransaction:
 
     @property
     def needs(self) -> list[int]:
-        """The slots of the cells whose code made outputs that are set: they must be unchanged."""
+        """The slots of the cells with code that made the outputs to set: it must be unchanged."""
         code = self._snapshot.cells[: self._code_end]
         return [slot for slot, cell in enumerate(code) if cell.type == "code"]
 
@@ -138,7 +138,7 @@ class EditTransaction:
             ]
 
     def _witnesses(self) -> tuple[str, ...]:
-        """Return the marks of cells from all over the notebook; blank ones without an id have none."""
+        """Return the marks of cells from all parts of the notebook; blank ones without an id have none."""
         slots = [slot for slot in self.order if self._id(slot) or self._source(slot).strip()]
         step = -(-len(slots) // MAX_WITNESSES) or 1
         return tuple(self._mark(slot) for slot in slots[::step])
@@ -195,7 +195,7 @@ class EditTransaction:
         return fresh
 
     def _is_taken(self, cell_id: str) -> bool:
-        """Return whether a cell has an id; that of one that an earlier operation deleted is free again."""
+        """Return whether a cell has this id; the id of a cell deleted by an earlier operation is free."""
         if (slot := self._inserted.get(cell_id)) is not None:
             return slot in self.order
         slot = self._snapshot.places.get(cell_id)
@@ -317,14 +317,14 @@ class EditTransaction:
         return self.contents[slot] if slot in self.contents else self._load(slot)
 
     def _named(self, key: str, expect: str | None) -> int:
-        """Return a cell's slot; one that has no unique id needs the hash of its source before all."""
+        """Return a cell's slot; for one without a unique id, check the hash of its original source."""
         slot = self._slot(key)
         if slot >= 0 and self._snapshot.cells[slot].is_numbered:
             self._compare(key, slot, expect, self._snapshot.cells[slot].hash)
         return slot
 
     def _expected(self, key: str, expect: str | None) -> tuple[int, CellContent]:
-        """Return a cell as the operations before leave it; its source must be the expected one."""
+        """Return a cell after the preceding operations; check the hash of its source."""
         slot = self._slot(key)
         content = self._content(slot)
         self._compare(key, slot, expect, source_hash(content.source))
@@ -334,8 +334,8 @@ class EditTransaction:
         """Compare the hash of a cell with the expected one; record a conflict with others' changes.
 
         Raises:
-            InvalidArguments: An operation before changed the source that is expected, or the cell has
-                no unique id, and nothing is expected: it may be another.
+            InvalidArguments: A preceding operation changed the expected source, or the cell has no unique
+                id and no hash is expected: it may be another cell.
         """
         cell = self._snapshot.cells[slot] if slot >= 0 else None
         if expect is None and cell is not None and cell.is_numbered:
@@ -374,7 +374,7 @@ class LoadedNotebook:
     as_lines: bool = False
 
     def edited(self, operations: Sequence[Operation]) -> EditTransaction:
-        """Return the edit that operations make of it.
+        """Return the edit transaction of operations on it.
 
         Raises:
             Conflict, CellNotFound, InvalidArguments, InvalidNotebook.
@@ -402,7 +402,7 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
     if not cellforms.has_ids(snapshot.nbformat):
         return expecting(snapshot, operations)
     order = [cell.key for cell in snapshot.cells]
-    # A cell whose id is not unique is also addressed by its index.
+    # A cell without a unique id is also addressed by its index.
     named = {cell.key for cell in snapshot.cells if cell.key == cell.id}
     found: list[Operation] = []
     for operation in operations:
@@ -461,7 +461,7 @@ def step(change: Change, cell_id: str) -> Json:
 
 
 def inverse(change: Change) -> Change:
-    """Return the change that takes a change back."""
+    """Return the change that reverts a change."""
     back = replace(change, before=change.after, after=change.before)
     match change.action:
         case "insert":

@@ -1,4 +1,4 @@
-"""Agents with the Agent Client Protocol: which there are, and each as an `AgentBackend`.
+"""Agents of the Agent Client Protocol: the known and configured ones, and an `AgentBackend` for each.
 
 There is one process per chat. It gets the variables that its agent needs and no others of the server's
 environment. It works in an empty folder: settings in a project's folder may name programs that it starts.
@@ -47,9 +47,9 @@ def configured(agents: Mapping[str, Any]) -> dict[str, AgentSpec | None]:
             the other attributes of `AgentSpec`, or None to hide a known agent.
 
     Raises:
-        InvalidArguments: An entry has another form.
+        InvalidArguments: An entry is malformed.
     """
-    # Not at the start of a server, which does not need it.
+    # Imported late: the start of a server does not need it.
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(AgentSpec)
@@ -99,7 +99,7 @@ class AcpBackend:
     """One agent as an `AgentBackend`.
 
     Attributes:
-        command: How it is started.
+        command: How the agent is started.
         folder: Folder for the agents' working directories; created with mode 0700.
         environment: The environment of the server.
     """
@@ -120,7 +120,7 @@ class AcpBackend:
     async def start(self, config: SessionConfig) -> AgentSession:
         """Start a process and open its session."""
         program, folder = await asyncio.to_thread(self._prepare)
-        # With the package of the protocol, which is optional and takes long to import.
+        # Imported late: the protocol's package is optional and slow to import.
         from tk_ai_extension.agent.acp.session import AcpSession, AgentProcess
 
         environment = self.command.process_environment(self.environment)
@@ -149,7 +149,7 @@ class AcpBackend:
             await session.close()
             if isinstance(error, ToolError) or not isinstance(error, Exception):
                 raise
-            # Not chained: an answer of another form than the protocol's may hold secrets.
+            # Not chained: a malformed answer may hold secrets.
             what = type(error).__name__
             raise self.command.unavailable(f"{self.name} cannot be started: {what}.") from None
         return session

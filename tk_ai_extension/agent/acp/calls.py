@@ -1,8 +1,8 @@
-"""What an agent reports and asks, as events and actions of `agent.backend`; without I/O.
+"""Translates an agent's reports and requests into events and actions of `agent.backend`; without I/O.
 
-The calls of our tools arrive over MCP, where they are shown and decided about. An agent reports them as
-well, and some ask for their permission, which they get at once. So a report is one of our tools only if
-the agent's program says so: the model writes the input of a call, and often its title.
+Calls of our tools arrive over MCP, where they are shown and permitted. Agents report them as well, and some
+request permission, which is granted at once. So a report counts as a call of our tools only if the agent's
+program says so: the model writes the input of a call, and often its title.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tk_ai_extension.tools.registry import argument_proposal
 from tk_ai_extension.workspace.permission_requests import Effect
 
 MAX_TEXT = 20_000
-"""Maximum length of the output of an agent's own tool, in characters."""
+"""Maximum length of the output of an agent's built-in tool, in characters."""
 MAX_TURN = 20_000_000
 """Maximum length of an agent's text in a turn, in characters; more is dropped, and counts as silence."""
 
@@ -62,7 +62,7 @@ MAX_OFFERED = 100
 """Maximum number of settings, and of commands, that an agent can offer."""
 
 ToolArguments = Mapping[str, Collection[str]]
-"""The names of our tools, and of the arguments of each."""
+"""The names of our tools, each with the names of its arguments."""
 
 _TITLE = re.compile(
     rf"(?:[Tt]ool:\s*)?(?:mcp__{SERVER}__|mcp\.{SERVER}\.|{SERVER}[./_:])([\w-]+)"
@@ -86,7 +86,7 @@ EFFECTS: Mapping[str | None, Effect] = {
 """The effect of a call by its kind; EXECUTE for every other kind."""
 
 UNKNOWN = ""
-"""A place that is not known: what concerns it counts as running a command."""
+"""An unknown place: an action that concerns it counts as running a command."""
 
 
 @dataclass
@@ -113,7 +113,7 @@ class ReportedCall:
 
     @property
     def stated(self) -> str:
-        """The name of its tool as the agent's program states it beside the title; empty if unknown."""
+        """The name of its tool as the agent's program states it, apart from the title; empty if unknown."""
         return str(
             json_object((self.report.field_meta or {}).get("claudeCode")).get("toolName") or ""
         )
@@ -125,7 +125,7 @@ class ReportedCall:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Its input for people; what else says what it does, if that is no object."""
+        """Its input for people; its title and content if it has no input object."""
         said = {"title": self.report.title, "content": self.text}
         return dict(self.input) or {name: text for name, text in said.items() if text}
 
@@ -161,8 +161,8 @@ def is_ours(call: ReportedCall, tools: ToolArguments) -> bool:
     """Return whether a call is proven to be one of our tools.
 
     A name that the agent's program states decides alone. Otherwise the title must name the server, and
-    the input must be one of that tool. A call of a kind that does more than read must have the input as
-    an envelope as well, which no input of a shell or an editor is.
+    the input must match that tool. If a call does more than read, its input must also be an envelope,
+    which no input of a shell or an editor is.
 
     >>> tools = {"undo": {"steps"}}
     >>> def check(title, raw, **meta):
@@ -210,7 +210,7 @@ def values_of(setting: Mapping[str, Any]) -> dict[str, str]:
 def offered(
     settings: Iterable[Mapping[str, Any]], commands: Iterable[Mapping[str, Any]]
 ) -> Offered:
-    """Return what an agent offers the person; its modes are none of it: see `session.ASKING`."""
+    """Return what an agent offers the person, without its modes: see `session.ASKING`."""
     return Offered(
         [
             AgentSetting(
@@ -230,7 +230,7 @@ def offered(
 
 
 def text_of(block: Any) -> str:
-    """Return the text of a content block; the name of what it has instead of one."""
+    """Return the text of a content block, or the name of its content in brackets."""
     if isinstance(block, TextContentBlock):
         return block.text
     return f"[{getattr(block, 'name', block.type)}]"
@@ -263,7 +263,7 @@ class Translator:
         self._cost: float | None = None
 
     def report(self, update: ToolCallStart | ToolCallUpdate) -> ReportedCall:
-        """Return a call with what an update, or the request for its permission, says of it."""
+        """Add an update or a permission request to its call, and return the call."""
         new = ReportedCall(ToolCallUpdate(tool_call_id=update.tool_call_id))
         call = self._calls.setdefault(update.tool_call_id, new)
         call.add(update)
@@ -292,7 +292,7 @@ class Translator:
                 yield Working()
 
     def show(self, call: ReportedCall) -> Iterator[AgentEvent]:
-        """Yield the event of one of the agent's own calls, once."""
+        """Yield the event of a call of a built-in tool, once."""
         if not call.is_shown:
             call.is_shown = True
             yield self.call(call.report.tool_call_id, call.name, call.arguments)
@@ -315,7 +315,7 @@ class Translator:
         """Return the usage of the turn; None if the agent reports none.
 
         Args:
-            usage: What the response to the prompt says; None without it.
+            usage: The usage in the response to the prompt; None without it.
         """
         if usage is None and self._cost is None:
             return None
@@ -345,7 +345,7 @@ class Translator:
         if call.report.raw_input is not None or call.has_ended:
             yield from self.show(call)
         if call.report.status == "completed":
-            # A file that was new, or is empty now, does not show what it had.
+            # The diff of a file that was new or is now empty cannot locate the edit.
             edits = ((each.path, each.old_text, each.new_text) for each in call.diffs)
             known = tuple((path, old, new) for path, old, new in edits if old and new)
             if known:
@@ -368,9 +368,9 @@ def action_of(call: ReportedCall, agent: str, own_folder: Path) -> AgentAction:
     Args:
         call: The call.
         agent: The agent's display name.
-        own_folder: The agent's working directory, which holds nothing of the person's.
+        own_folder: The agent's working directory, which has no files of the person.
     """
-    said = f"{agent} wants to use its own tool: {call.name}"
+    said = f"{agent} wants to use its built-in tool: {call.name}"
     steps = [
         ProposalStep(
             "arguments", f"Write {each.path}", lines=diff_lines(each.old_text or "", each.new_text)
@@ -393,7 +393,7 @@ def action_of(call: ReportedCall, agent: str, own_folder: Path) -> AgentAction:
 
 def writes_notebook(call: ReportedCall) -> bool:
     """Return whether a call would write a notebook as a file."""
-    # Claude's own tool for notebooks has neither a kind nor a location.
+    # Claude's built-in tool for notebooks has neither a kind nor a location.
     named = [str(call.input.get("notebook_path"))]
     paths = call.paths if _effect(call) == "WRITE" else named
     return any(path.lower().endswith(".ipynb") for path in paths)
@@ -427,7 +427,7 @@ def _effect(call: ReportedCall) -> Effect:
 
 
 def _concerned_paths(call: ReportedCall, own_folder: Path) -> tuple[str, ...]:
-    """Return the absolute paths that a call concerns outside the agent's own folder, and `UNKNOWN`."""
+    """Return the absolute paths that a call concerns outside the agent's folder, and `UNKNOWN`."""
     if _effect(call) == "EXECUTE" or (call.report.kind == "think" and not call.paths):
         return ()
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Session of an agent with the Agent Client Protocol: its process, its tools, its turns, and what it asks.
+"""Session of an agent with the Agent Client Protocol: its process, tools, turns and requests.
 
 The tools of a session are an MCP server that the agent starts: a relay to a Unix socket. Only the agent's
 processes may connect, if the system can identify the peer of a socket.
@@ -84,29 +84,29 @@ START = 60.0
 """Timeout for each request at the start, in seconds."""
 
 ASKING = ("default", "ask", "manual", "read-only", "approve")
-"""Ids of modes in which agents ask before they act, the preferred first. What is asked is decided by
-the chat's permission mode; a mode in which the agent decides by itself would bypass it."""
+"""Ids of modes in which agents ask before they act, in order of preference. The chat's permission mode
+decides about each request; a mode in which the agent decides by itself would bypass it."""
 
 MODE = "switch_mode"
-"""Kind of a call that changes the agent's own mode, which only the person does."""
+"""Kind of a call that changes the agent's mode, which only the person may do."""
 
 PROTOCOL = 1
-"""Version of the protocol that this package speaks, whichever the package of the protocol knows."""
+"""Version of the protocol that this package uses, whichever version the installed library has."""
 
 AUTHENTICATION_REQUIRED = -32000
-"""The protocol's code of an error."""
+"""The protocol's error code for a missing login."""
 
 
 class AcpSession:
     """A running agent: an `AgentSession`.
 
-    What the agent sends between turns is dropped, and what it asks then is refused.
+    Messages of the agent between turns are dropped, and its requests between turns are refused.
 
     Args:
         process: The agent's process.
         command: How it was started.
         config: Settings of the session.
-        folder: The agent's working directory, which holds nothing of the person's.
+        folder: The agent's working directory, which has no files of the person.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class AcpSession:
         self._capabilities: Mapping[str, Any] = {}
         self._opened: Mapping[str, Any] = {}
         self._model = config.model
-        # Its settings and commands as it has reported them last, and those that the chat knows.
+        # Its settings and commands as last reported, and as last sent to the chat.
         self._settings: list[Mapping[str, Any]] = []
         self._commands: list[Mapping[str, Any]] = []
         self._offered = offered((), ())
@@ -170,7 +170,7 @@ class AcpSession:
             method = "session/resume" if resumes else "session/load"
             settings["sessionId"] = name
         self._opened = await self._request(method, settings, login=login)
-        # What a loaded session repeats of its history comes before its name is known, and is dropped.
+        # A loaded session replays its history before its id is known here: the replay is dropped.
         self._session = name or str(self._opened.get("sessionId"))
         self._learn(self._opened)
         await self._set_mode()
@@ -182,8 +182,8 @@ class AcpSession:
         """Exchange capabilities; return the login method for which a variable is set, if any."""
         about = {
             "protocolVersion": PROTOCOL,
-            # No files: agents edit them in their own process, and what they changed is recorded.
-            # No terminals: a command is a kernel's work, where its output is kept and it is stopped.
+            # No files: agents edit them in their process, and the edits are recorded.
+            # No terminals: commands run in kernels, which keep their output and can be interrupted.
             "clientCapabilities": {},
             "clientInfo": {"name": "tk-ai-extension", "version": __version__},
         }
@@ -200,7 +200,7 @@ class AcpSession:
         return found is not None and found is not False
 
     def _user_servers(self) -> list[dict[str, Any]]:
-        """Return the user's MCP servers; without those with an address if the agent takes none."""
+        """Return the user's MCP servers, without remote ones if the agent does not support them."""
 
         def pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
             return [{"name": name, "value": value} for name, value in values.items()]
@@ -232,7 +232,7 @@ class AcpSession:
             await self._request("session/set_mode", params)
 
     async def _set_model(self, model: str) -> None:
-        """Choose a model of the agent; the one that it had first if the name is empty.
+        """Select a model of the agent; its initial one if the name is empty.
 
         Raises:
             NoModel: The agent has none of that name.
@@ -272,7 +272,7 @@ class AcpSession:
         self._learn(await self._request("session/set_config_option", params))
 
     def _learn(self, said: Mapping[str, Any]) -> None:
-        """Keep what an answer or an update says of the agent's settings and commands."""
+        """Store the agent's settings and commands from an answer or an update."""
         if "configOptions" in said:
             self._settings = objects(said["configOptions"])
         if "availableCommands" in said:
@@ -289,7 +289,7 @@ class AcpSession:
     async def _request(
         self, method: str, params: dict[str, Any], *, login: str | None = None
     ) -> Mapping[str, Any]:
-        """Send a request of the start; log in by the method ``login``, if any, where the agent requires it.
+        """Send a request during the start; log in by the method ``login``, if any, if the agent requires it.
 
         Raises:
             HistoryMissing, AgentUnavailable.
@@ -318,7 +318,7 @@ class AcpSession:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running, as far as is known."""
+        """Whether the process is running; it may have ended just now."""
         return self._process.running
 
     async def send(
@@ -336,7 +336,7 @@ class AcpSession:
                 continue
             if value != setting.get("currentValue") and value in values_of(setting):
                 await self._choose(setting, value)
-        # Agents recognize a command of theirs where a message begins.
+        # Agents recognize a command only at the beginning of a message.
         is_command = self._is_command(content[-1])
         blocks = [self._block(each) for each in (content[-1:] if is_command else content)]
         if self._prelude and not is_command:
@@ -358,7 +358,7 @@ class AcpSession:
         return event
 
     async def interrupt(self) -> None:
-        """End the running turn: the agent is asked to, and its own actions are refused."""
+        """End the running turn: send the agent a cancellation, and refuse its actions."""
         if self._turn is None:
             return
         self._turn.stopped = True
@@ -380,7 +380,7 @@ class AcpSession:
             self._prompting.cancel()
             await asyncio.wait((self._prompting,))
         with suppress(ConnectionError):
-            # What could not be sent any more.
+            # The process is gone: the last messages cannot be sent.
             await self._connection.close()
         self._tools.close()
 
@@ -422,10 +422,8 @@ class AcpSession:
             if failed.code == AUTHENTICATION_REQUIRED:
                 error = self._command.unavailable(f"{self._title} is not logged in.")
         except ValidationError:
-            # Not chained: its text has what the agent sent, which may hold secrets.
-            error = ModelFailed(
-                f"{self._title} ended the turn in another form than the protocol's."
-            )
+            # Not chained: its text contains the agent's message, which may hold secrets.
+            error = ModelFailed(f"{self._title} ended the turn with a malformed message.")
         self._turn = None
         used = turn.used(usage)
         for event in (*turn.end(), used, self._position):
@@ -434,7 +432,7 @@ class AcpSession:
         self._events.put_nowait(TurnEnded(None if turn.stopped else error))
 
     def _said(self, error: RequestError) -> str:
-        """Return an error's message with the details that agents put beside it, without secrets."""
+        """Return an error's message with the details that agents add in its data, without secrets."""
         details = json_object(error.data)
         found = (details.get(each) for each in ("details", "message", "error"))
         data = next(filter(None, found), error.data)
@@ -442,7 +440,7 @@ class AcpSession:
         return self._redact(str(encodable(text)))[:500].rstrip(".")
 
     def _is_command(self, block: ContentBlock) -> bool:
-        """Return whether a person's text calls one of the agent's own commands."""
+        """Return whether a person's text calls one of the agent's commands."""
         names = {f"/{each.get('name')}" for each in self._commands}
         return isinstance(block, TextBlock) and block.text.partition(" ")[0].strip() in names
 
@@ -450,7 +448,7 @@ class AcpSession:
         if isinstance(block, TextBlock):
             return {"type": "text", "text": block.text}
         if not self._has("promptCapabilities", "image"):
-            return {"type": "text", "text": f"[A picture: {self._title} accepts none.]"}
+            return {"type": "text", "text": f"[A picture, which {self._title} does not accept.]"}
         return {"type": "image", "data": block.data, "mimeType": block.mime}
 
     def _emit(self, turn: Translator, *events: AgentEvent) -> None:
@@ -506,7 +504,7 @@ class AcpSession:
 
 
 class AgentProcess:
-    """An agent, in a process group of its own.
+    """An agent's process, the leader of a process group.
 
     Args:
         process: The process, with pipes, the leader of its group.
@@ -524,7 +522,7 @@ class AgentProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended, as far as is known."""
+        """Whether it is running; it may have ended just now."""
         return self._process.returncode is None
 
     async def why_ended(self) -> str:
@@ -549,7 +547,7 @@ class AgentProcess:
             self._process.terminate()
             await self._ends()
         with suppress(ProcessLookupError, PermissionError):
-            # Also what it has left behind.
+            # Also the processes that it has left behind.
             if os.name == "nt":
                 self._process.kill()
             else:
@@ -563,7 +561,7 @@ class AgentProcess:
         await asyncio.wait((self._listening,))
 
     async def _ends(self) -> bool:
-        # A child that it has left may keep its pipes open.
+        # A child that outlives it may keep its pipes open.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), GRACE)
         return not self.running
@@ -573,7 +571,7 @@ class AgentProcess:
             try:
                 line = await stderr.readline()
             except ValueError:
-                # A line of more than the limit: the rest of it follows.
+                # The line exceeds the limit: the rest of it follows.
                 continue
             if not line:
                 return
@@ -615,7 +613,7 @@ class ToolSocket:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not await comes_from(writer, self._pid):
-            logger.warning("A process that is not the agent's opened the tools of an agent")
+            logger.warning("A process that is not the agent's connected to the agent's tools")
             return
         options = self._server.create_initialization_options()
         # The transport iterates over lines, and writes and flushes texts.

@@ -1,8 +1,8 @@
 """The connection that a user enters in the panel: its test, its file, and the provider in force.
 
 The provider's Messages API is asked by the official client, without Claude's process.
-The file is in the user's own configuration folder, has mode 0600 and is replaced atomically. The key in it
-is sent to the address beside it only, and errors do not show it.
+The file is in the user's configuration folder, has mode 0600 and is replaced atomically. The key in it is
+sent only to the address in the file, and errors do not show it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 FILE = "connection.json"
 
 OAUTH_BETA: Final = "oauth-2025-04-20"
-"""Feature of the API that accepts Claude Code's own tokens."""
+"""Feature of the API that accepts Claude Code's tokens."""
 
 TIMEOUT = 15.0
 """Seconds until an answer to the test."""
@@ -135,7 +135,7 @@ class ConnectionStore:
             ) from None
 
     def save(self, connection: Connection | None) -> None:
-        """Store a connection instead of the present one; None deletes that and its secret.
+        """Replace the stored connection; None deletes it with its secret.
 
         Raises:
             ReadOnly: The file cannot be written, or its folder is not private.
@@ -241,7 +241,7 @@ class ClaudeConnections:
             return replace(choose(settings, self._environment), problem=error.message), stored
         found = choose(settings, self._environment, keys, stored if settings.connect else None)
         if found.name == "tour" and settings.connect:
-            # Nothing else answers: the user learns why.
+            # Only the tour answers: tell the user why.
             found = replace(found, problem=problem)
         return found, stored
 
@@ -253,7 +253,7 @@ async def _tested(connection: Connection) -> Connection:
     try:
         models = (await api.models())[:MAX_MODELS]
         model = values.get(MODEL) or _cheapest(models)
-        # A subscription's token is for Claude's program: whether it is known is all that can be tested.
+        # A subscription's token is for Claude's program: the test only shows whether it is known.
         if OAUTH not in values:
             if not model:
                 raise InvalidArguments(
@@ -272,7 +272,7 @@ async def _tested(connection: Connection) -> Connection:
     finally:
         await api.close()
     if is_elsewhere(values[ADDRESS]):
-        # Names such as `sonnet` are Anthropic's: another endpoint has names of its own.
+        # Names such as `sonnet` are Anthropic's: another endpoint has other names.
         values = {**values, MODEL: model}
     return replace(connection, variables=values, models=models)
 
@@ -313,15 +313,15 @@ def _place(new: ConnectRequest) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 _NAMES = {"secret": "key or token", "base_url": "base URL"}
-"""Fields of the form whose names are not those that a person reads."""
+"""Labels of the form's fields that differ from their names."""
 
 
 def _address(entered: str) -> str:
-    """Return the address of an endpoint, without a slash at its end."""
+    """Return the address of an endpoint, without a trailing slash."""
     url = entered.strip().rstrip("/")
     try:
         parts = urlsplit(url)
-        # Anthropic's own address is that provider: a key is not sent there as a bearer token.
+        # Anthropic's address is another provider here: a key is not sent there as a bearer token.
         usable = parts.port != 0 and is_elsewhere(url) and bool(host_of(url))
         has_more = bool(parts.query or parts.fragment or "@" in parts.netloc)
     except ValueError:
@@ -346,7 +346,7 @@ def _invalid(field: str) -> InvalidArguments:
 class MessagesApi:
     """A client with exactly the address, key and headers of some variables.
 
-    To make one blocks: it imports and reads files. A key is sent to its address only: redirects are not
+    Creating one blocks: it imports and reads files. A key is sent to its address only: redirects are not
     followed, and nothing is taken from this process's environment but proxies and certificates
     (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
 
@@ -482,7 +482,7 @@ def _client(values: Mapping[str, str], timeout: float) -> AsyncAnthropic:
     import httpx2
 
     url = values.get(ADDRESS) or ANTHROPIC
-    # What the client would take from the environment, and what is sent instead.
+    # The headers that the client would read from the environment, replaced by those of `values`.
     headers: dict[str, str | anthropic.Omit] = dict.fromkeys(
         _headers(os.environ).keys() | {"authorization"}, anthropic.omit
     )
@@ -492,11 +492,11 @@ def _client(values: Mapping[str, str], timeout: float) -> AsyncAnthropic:
     except (ValueError, ImportError, OSError, httpx2.InvalidURL):
         # Not chained: an address may hold a password.
         raise ModelFailed(
-            "The client cannot be made: a proxy or a file of certificates cannot be used.",
+            "The client cannot be created: a proxy or a file of certificates cannot be used.",
             hint="Check HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR.",
         ) from None
     return anthropic.AsyncAnthropic(
-        # Explicit, so that the environment is not asked for another; `headers` replace it.
+        # Explicit, so that the client does not read the environment; `headers` replace it.
         api_key="",
         base_url=url,
         default_headers=headers,  # pyrefly: ignore[bad-argument-type] - see `anthropic.omit`

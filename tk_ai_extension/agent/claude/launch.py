@@ -28,7 +28,7 @@ def main() -> None:
         environment[name] = str(reader)
     # The program writes log files.
     os.umask(0o077)
-    os.execve(sys.argv[1], sys.argv[1:], environment)  # noqa: S606 - with the SDK's own arguments
+    os.execve(sys.argv[1], sys.argv[1:], environment)  # noqa: S606 - with the SDK's arguments
 
 
 if __name__ == "__main__":

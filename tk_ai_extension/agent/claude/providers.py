@@ -2,7 +2,7 @@
 
 A provider is a set of variables for Claude's program. There are two sources: the server (its settings, its
 environment, and the file of keys that `chat_secrets` names), and the connection that the user entered in
-the panel. A provider is made of one of them as a whole, so a key goes only to an address of its own source.
+the panel. A provider uses only one of them, so a key goes only to an address of the same source.
 It is chosen for each process and each request for code, so that a new key is used at once. Values go to
 that process and to the provider only: a `repr`, the health and errors name variables and never show one.
 """
@@ -157,7 +157,7 @@ class Connection:
             "provider": provider_of(values),
             "base_url": values.get(ADDRESS, ""),
             "model": values.get(MODEL, ""),
-            # Of a short one they would be much of it.
+            # The last characters of a short secret would reveal much of it.
             "ending": secret[-4:] if len(secret) >= 16 else None,
             "in_force": in_force,
         }
@@ -318,7 +318,7 @@ def _models(
     if name == "tour":
         model, listed = settings.model or TOUR_MODEL, ()
     elif name != "compatible" or values.keys() & set(KEYS):
-        # An endpoint without a key is a local server, which has models of its own.
+        # An endpoint without a key is a local server with other models.
         model = model or CLAUDE_MODELS[0]
     if name not in ("tour", "compatible") or model in CLAUDE_MODELS:
         listed = (*CLAUDE_MODELS, *listed)

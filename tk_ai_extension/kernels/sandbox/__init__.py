@@ -1,1 +1,1 @@
-"""Kernels that run without network, and see nothing of the machine but a project and what they run on."""
+"""Kernels that run without network, and see only a project and the programs and libraries that they need."""

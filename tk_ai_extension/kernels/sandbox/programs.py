@@ -43,7 +43,7 @@ TIMEOUT = 30
 """Seconds in which a trial, or the removal of a container, must end."""
 
 PROGRAM_VARIABLES = ("HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-"""Variables of this process for the sandbox program, beside ``PATH``. Others, such as
+"""Variables of this process for the sandbox program, in addition to ``PATH``. Others, such as
 ``LD_LIBRARY_PATH``, may name folders in the project."""
 
 START = '. "$0"; cd "$1" && shift && exec "$@"'
@@ -84,7 +84,7 @@ for found, problem in (
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """Runs programs that see, of the machine, its system, their interpreter and one project.
+    """Runs programs that see only the machine's system files, their interpreter and one project.
 
     Attributes:
         name: The kind: ``bubblewrap`` or ``podman``.
@@ -109,7 +109,7 @@ class Sandbox:
         environment: Mapping[str, str],
         readable: Sequence[Path] = (),
     ) -> Generator[tuple[list[str], list[int]]]:
-        """Give the command that runs a program in the sandbox, and descriptors that it inherits.
+        """Yield the command that runs a program in the sandbox, and the descriptors that it inherits.
 
         Args:
             argv: The program and its arguments.
@@ -174,7 +174,7 @@ class Sandbox:
             )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the sandbox program, whose ``PATH`` has nothing of the project."""
+        """Return the environment of the sandbox program, with no folder of the project in ``PATH``."""
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
         trusted = [
             path for path in folders if Path(path).is_absolute() and not self.can_write(path)
@@ -193,7 +193,7 @@ def _system() -> list[Path]:
 
 def _bubblewrap(mounts: Mapping[Path, str], fixed: Mapping[Path, int], _private: Path) -> list[str]:
     """Return options of ``bwrap``, which makes Linux namespaces and ends with this process."""
-    # In a user namespace of its own, code would have all capabilities.
+    # In a new user namespace, code would have all capabilities.
     options = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
     options += ["--clearenv", "--die-with-parent"]
     for path in _system():
@@ -264,7 +264,7 @@ def find_sandbox(project: Path, *, hidden: Sequence[Path] = ()) -> Sandbox:
     if Path.home().resolve().is_relative_to(project):
         raise KernelUnsupported(
             f"A sandbox for {project} would expose your whole home folder.",
-            hint="Move the notebook into a folder of its own, and open it there.",
+            hint="Move the notebook into a separate folder, and open it there.",
         )
     fixed_folders(project)
     inside = tuple(path for path in map(Path.resolve, hidden) if path.is_relative_to(project))
@@ -340,7 +340,7 @@ def _try(sandbox: Sandbox) -> str | None:
 def fixed_folders(project: Path) -> tuple[Path, ...]:
     """Return the folders directly in a project that sandboxed code must not write.
 
-    They contain virtual environments, or modules that this process, and others of its kind, import.
+    They contain virtual environments, or modules that this process, and others like it, import.
 
     Raises:
         KernelUnsupported: that code could add modules to what this process imports.
@@ -369,7 +369,7 @@ def find_program(
 
     These are its installation (``/opt/julia`` for ``/opt/julia/bin/julia``), and the one under a virtual
     environment. Sandboxed code may have written the files of the project: what they name is not shown,
-    except this process's own Python.
+    except this process's Python.
 
     Raises:
         OSError: there is no such program.

@@ -85,7 +85,7 @@ class SandboxedProvisioner(ServerProvisioner):
         self, cmd: list[str], *, env: dict[str, str], **kwargs: Any
     ) -> AbstractContextManager[tuple[list[str], list[int]]]:
         project: Path = self.confinement.project
-        # Packages of the user (pip install --user), whose home folder is hidden.
+        # Packages of the user (pip install --user): the home folder is hidden.
         base = Path(site.getuserbase())
         readable = list(base.glob("lib/python*/site-packages"))
         if readable:

@@ -225,7 +225,7 @@ def _signed_anew(
     """Verify a message's signature and sign the message with another key.
 
     Returns:
-        Its frames and the message with its content packed; nothing of one that must not be used.
+        Its frames and the message with its content packed; nothing if the message is invalid.
     """
     try:
         identities, parts = source.feed_identities(frames)
