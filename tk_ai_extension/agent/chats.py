@@ -198,7 +198,7 @@ class Chats:
         self._workspace.forget(_caller_of(chat))
 
     async def net(self, user: str, chat_id: str, turn: str) -> builtins.list[NetChange]:
-        """Return what a turn changed by cell, from before it to after it, without what was undone."""
+        """Return a turn's net changes by cell, without undone ones."""
         entries = await self._entries(await self.get(user, chat_id), [turn])
         # In a thread: the sources are long.
         return await asyncio.to_thread(net_changes, entries, user)

@@ -150,7 +150,7 @@ class _ContextReader:
                 case OutputAttachment() | ErrorAttachment():
                     return await self._output(attachment)
                 case VariableAttachment(name=name):
-                    # Of an object only what is stored: its code is not run.
+                    # Only an object's stored attributes: its code is not run.
                     return (
                         f"Attached variable {await self._call('inspect_variable', name=name)}",
                         (),

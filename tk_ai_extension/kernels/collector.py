@@ -176,7 +176,7 @@ class OutputCollector:
         self._outputs: list[_Output] = []
         self._displays: dict[str, list[int]] = {}
         self._clear_next = False
-        # What the reader has drained, and what is to be drained.
+        # The drained state, and the changes still to be drained.
         self._drained = 0
         self._clear_pending = False
         self._changed: set[int] = set()
@@ -335,7 +335,7 @@ class OutputCollector:
         self._emit(display_id, StatusEvent(OTHER_DISPLAY_MIME, shown))
 
     def _charge(self, output: _Output, value: Json, display_id: str, allowance: int = 0) -> bool:
-        """Charge an output for its new value; count that as dropped if there is no room for it."""
+        """Count an output's new value against the limit; if it does not fit, count it as dropped."""
         size = _OVERHEAD + _size(value) + len(display_id)
         if self._used + size - output.size > self._limit + allowance:
             self.dropped += size

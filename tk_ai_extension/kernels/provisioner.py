@@ -64,9 +64,9 @@ class StderrTail:
 class ServerProvisioner(LocalProvisioner):
     """Jupyter's local provisioner, which removes variables and keeps the end of the kernel's stderr.
 
-    It filters at every launch, whatever starts the kernel: Jupyter's session manager restores the
-    server's whole environment when a notebook is renamed. What a kernelspec sets (its ``env``) is
-    meant for the kernel and stays.
+    It filters at every launch by any component: Jupyter's session manager restores the server's whole
+    environment when a notebook is renamed. Variables that a kernelspec sets (its ``env``) are meant for
+    the kernel and stay.
     """
 
     left_out = List(

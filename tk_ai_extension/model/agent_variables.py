@@ -15,7 +15,7 @@ SECRETS = (
     *("JPY_API_TOKEN", "JUPYTER_TOKEN"),
 )
 """Patterns (`fnmatch`) of variables that kernels do not get: those that only agents and models use, and
-the tokens with which code could call the server as its user and answer its own requests for approval.
+the tokens with which code could call the server as its user and approve its requests.
 (``JPY_API_TOKEN`` is the Hub's token, by the name of old versions; ``JUPYTERHUB_API_TOKEN`` stays for
 notebooks that call the Hub.) Keys of providers that notebooks use as well, such as ``OPENAI_API_KEY`` and
 AWS's credentials, stay: ``kernel_env_exclude`` removes them."""

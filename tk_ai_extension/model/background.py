@@ -50,9 +50,9 @@ class BackgroundTasks:
     async def complete(
         self, work: Coroutine[Any, Any, T], name: str, undo: Callable[[T], Awaitable[None]]
     ) -> T:
-        """Await work that is completed, and then undone, if the caller is cancelled.
+        """Await work; if the caller is cancelled, complete the work and then undo it.
 
-        Work that is cancelled halfway could leave behind something that has no owner.
+        Work that is cancelled halfway could leave resources without an owner.
         """
         task = asyncio.create_task(work, name=name)
         self.keep(task)
@@ -86,7 +86,7 @@ class BackgroundTasks:
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Await work that runs to completion however often the caller is cancelled.
+    """Await work that runs to completion even if the caller is cancelled, once or repeatedly.
 
     A cancelled caller gets its CancelledError when the work has ended; then a failure is logged.
     """

@@ -109,7 +109,7 @@ class Notices:
         self._for_anybody: list[str] = []
 
     def add(self, caller: str | Caller, notice: str) -> None:
-        """Add a notice for a caller, given as such or by identity, unless it is pending already."""
+        """Add a notice for a caller or an identity, unless it is already pending."""
         identity = caller if isinstance(caller, str) else caller.identity
         waiting = self._waiting.setdefault(identity, [])
         if notice not in waiting:

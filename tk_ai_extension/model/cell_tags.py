@@ -38,5 +38,5 @@ def runnable(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def may_fail(cell: Cell) -> bool:
-    """Return whether an exception of a cell is no failure."""
+    """Return whether an exception of a cell does not count as a failure."""
     return "raises-exception" in tags_of(cell)

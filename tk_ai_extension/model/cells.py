@@ -22,7 +22,7 @@ CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
 
 _NUMBERED = re.compile(r"cell-(\d{1,9})\Z")
 _COUNTED = re.compile(r"\[(\d{1,9})\]\Z")
-"""An execution count as people see it beside a cell."""
+"""An execution count as people see it next to a cell."""
 _NUMBERED_ID = re.compile(r"^(cell-|)\d{1,5}$", re.MULTILINE)
 _key = attrgetter("key")
 VERSION = "[0-9a-f]{4,64}"
@@ -89,7 +89,7 @@ class Cell:
 
     @cached_property
     def stamp(self) -> bytes:
-        """What a revision of the notebook takes of the cell: a hash of its key, type and source."""
+        """The cell's part of a notebook's revision: a hash of its key, type and source."""
         text = f"{self.key}\0{self.type}\0{self.hash}"
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
@@ -185,7 +185,7 @@ class Snapshot:
         return None if place is None else self.cells[place]
 
     def with_cells(self, cells: Iterable[Cell]) -> Snapshot:
-        """Return the notebook with other content of the same cells: what is known of their keys stays."""
+        """Return the notebook with other content in the same cells: cached values about their keys stay."""
         made = replace(self, cells=tuple(cells))
         vars(made).update((name, vars(self)[name]) for name in _OF_KEYS if name in vars(self))
         return made
@@ -220,7 +220,7 @@ class Snapshot:
 
     @cached_property
     def _numbered_ids(self) -> frozenset[str]:
-        """What ids have before a number: ``cell-``, or nothing. Such an address is no position here.
+        """The prefixes of ids before a number: ``cell-``, or nothing. Such an address is not a position here.
 
         It may be the id of a deleted cell, and the position another cell's. Numbers of more than five
         digits are parts of random ids.
@@ -256,8 +256,8 @@ class Snapshot:
 
         The address is tried in this order: an exact id, ``[N]`` for an execution count, ``cell-N``, an
         integer index (a negative one counts from the end), a unique prefix of an id, with or without
-        ``@``; then the same with a version. ``cell-N`` and ``"N"`` are no positions in a notebook with
-        ids of that form.
+        ``@``; then the same with a version. ``cell-N`` and ``"N"`` are not positions in a notebook
+        with ids of that form.
 
         >>> snapshot = Snapshot("a.ipynb", (Cell("318a02", "code", "x = 1", id="318a02"),))
         >>> snapshot.find("318a")[0].source, snapshot.find(-1)[0].key
@@ -283,8 +283,8 @@ class Snapshot:
 
         Raises:
             CellNotFound, InvalidArguments: See `find`.
-            Conflict: The cell has another source than the address says, or its number is another
-                cell's now.
+            Conflict: The cell's source does not have the version in the address, or its number is now
+                another cell's.
         """
         found, version = self.find(address)
         if version is None or found.has_version(version):

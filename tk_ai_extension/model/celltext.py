@@ -27,9 +27,9 @@ from tk_ai_extension.model.ranges import format_ranges, parse_ranges
 
 MARK = "# %%"
 WARNING = "Warning: "
-"""The beginning of a line above the header, of a tool that shows the text."""
+"""The beginning of a line that tools print above the header."""
 MORE_CELLS = "[more cells: "
-"""The beginning of a line below a text of some cells."""
+"""The beginning of the line below a text that shows only some cells."""
 ESCAPED = MARK + "%"
 
 _HEADER = re.compile(
@@ -136,8 +136,8 @@ def escape(source: str) -> str:
 def parse(text: str) -> ParsedText:
     r"""Parse a cell-marked text.
 
-    A byte order mark is dropped, and so is what a tool prints around the text: warnings above the
-    header, and a last line that names the cells that are not shown. If the first line ends in ``\r\n``,
+    A byte order mark is dropped, and so are the lines that tools print around the text: warnings above
+    the header, and a last line that names the cells that are not shown. If the first line ends in ``\r\n``,
     the transport has converted all newlines, and they are converted back.
 
     >>> parse("# %% [code]\nx = 1\n# %% [markdown] @77b0\nText\n").cells[1].ref.prefix
@@ -203,7 +203,7 @@ def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
 def select_lines(text: str, spec: str) -> str:
     """Return the lines of a text that a spec such as ``10-20,31`` selects, counted from 1.
 
-    The header is no longer one for `parse`: the rest of the notebook would be taken for deleted.
+    `parse` does not accept the result's header: otherwise the other cells would count as deleted.
 
     Raises:
         InvalidArguments: See `ranges.parse_ranges`.

@@ -13,7 +13,7 @@ _CHARACTERS = 2000
 """Maximum characters of differing lines that are compared by character."""
 
 MAX_PAIRS = 400_000
-"""Maximum pairs of items that are compared, some 50 ms; what has more is one difference."""
+"""Maximum pairs of items that are compared, about 50 ms; larger inputs become one difference."""
 
 
 class Difference(NamedTuple):
@@ -71,7 +71,7 @@ def longest_increasing(values: Sequence[int]) -> list[int]:
 def line_diff(before: str, after: str) -> str:
     r"""Return a unified diff of two sources with one line of context, without file names.
 
-    Only ``\n`` ends a line, so that every change is in the diff, that of a last newline, too.
+    Only ``\n`` ends a line, so that every change is in the diff, even that of a final newline.
     """
     old, new = (text.split("\n") if text else [] for text in (before, after))
     return "\n".join(unified(old, new))
@@ -106,7 +106,7 @@ def unified(old: Sequence[str], new: Sequence[str], context: int = 1) -> Iterato
 
 
 def _place(start: int, end: int) -> str:
-    """Return lines as a hunk names them: the number of the first one, and how many if not one."""
+    """Return the range of a hunk's header: the number of the first line, and the count if it is not 1."""
     length = end - start
     if length == 1:
         return str(start + 1)

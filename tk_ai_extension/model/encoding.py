@@ -1,7 +1,7 @@
-r"""Replace what cannot be written again where it enters the program: lone surrogates, NaN, infinity.
+r"""Replace values that cannot be written again, at the program's boundary: lone surrogates, NaN, infinity.
 
 JSON can hold a lone surrogate (``"\ud83d"``), which no text encoding can write. Python's parser also
-takes NaN and infinity, which are not JSON: a browser cannot parse a file with them. Files, kernels and
+accepts NaN and infinity, which are not JSON: a browser cannot parse a file with them. Files, kernels and
 clients send them. At the boundary a surrogate becomes U+FFFD and such a number becomes null. Bytes of a
 file that is not edited stay unchanged.
 """
@@ -22,7 +22,7 @@ Catch them only around that code and raise a typed error. Anywhere else they are
 """
 
 UNSAFE = 1 << 53
-"""The first integer that has a neighbour with the same number in JavaScript."""
+"""The first integer that JavaScript cannot distinguish from a neighbour."""
 UNSHAREABLE = 1 << 63
 """The first integer that a shared document cannot have."""
 

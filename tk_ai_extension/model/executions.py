@@ -1,4 +1,4 @@
-"""Executions: a request to run code, its events, and how it ended."""
+"""Executions: a request to run code, its events, and its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tk_ai_extension.model.outputs import OutputChange
 EndStatus = Literal[
     "ok", "error", "interrupted", "timed_out", "kernel_died", "kernel_restarted", "connection_lost"
 ]
-"""How an execution ended."""
+"""The final status of an execution."""
 
 INTERRUPT_IGNORED = "interrupt_ignored"
 """Marks the message of an execution that was interrupted and still runs."""
@@ -69,7 +69,7 @@ class InputRequested:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How an execution ended.
+    """The result of an execution.
 
     Attributes:
         status: The final status.

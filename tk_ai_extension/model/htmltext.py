@@ -24,7 +24,7 @@ _SPACES = re.compile(r" +")
 _BLOCK = re.compile(r"(?:p|div|br|tr|li|ul|ol|table|h[1-6]|pre|hr|section|thead|tbody)\Z")
 _SILENT = frozenset(("script", "style", "head", "template", "metadata"))
 _RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
-"""End tags of elements whose content is raw text."""
+"""End tags of elements with raw text as content."""
 
 
 class _TextBuilder:

@@ -14,7 +14,7 @@ _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
 
 
 def masked(text: str) -> str:
-    """Return a text with the secrets in its URLs and headers replaced by asterisks.
+    """Replace the secrets in a text's URLs and headers by asterisks.
 
     >>> masked("http://localhost:8888/lab?token=5ec4e7&x=1 did not answer")
     'http://localhost:8888/lab?token=***&x=1 did not answer'
@@ -50,7 +50,7 @@ _FILTER = MaskingFilter()
 def mask_failed_requests() -> None:
     """Add a filter to Tornado's loggers that masks the URLs of requests.
 
-    Jupyter masks tokens in its own access log. Tornado also logs the whole URL if a handler fails or
+    Jupyter masks tokens in its access log. Tornado also logs the whole URL if a handler fails or
     raises `HTTPError` with a message.
     """
     for name in ("tornado.access", "tornado.application", "tornado.general"):

@@ -3,10 +3,10 @@
 `NotebookDocument.apply` applies a list of operations all or none, each to the result of the previous
 one. A cell is named by the key (`model.cells.Cell.key`) that it has before the list, even if the key is
 ``cell-N`` and an earlier operation shifts the cell. A cell that the list inserts is named by its id.
-An index refers to the result of the previous operations, in the notebook as the commit finds it; a
+An index refers to the result of the previous operations, in the notebook at the commit; a
 negative one counts from the end. ``expect`` is the hash of the source that the
-operation replaces or deletes: the one that the caller last read, or the one that an earlier operation of
-the list leaves. If it does not match, the whole list fails with `Conflict` (compare-and-set).
+operation replaces or deletes: the one that the caller last read, or the result of an earlier operation of
+the list. If it does not match, the whole list fails with `Conflict` (compare-and-set).
 
 A cell without a unique id is known by its position only, and others may have inserted cells above it since.
 So an operation that names such a cell needs the hash of its source in ``expect`` (`expecting` sets it).
@@ -82,9 +82,9 @@ class SetOutputs:
     """Set the outputs and the count of a code cell; the defaults clear them.
 
     ``expect`` is needed and compared if the cell has no unique id. ``replaces`` has the outputs and the
-    count that the operation replaces. If the cell has others, because somebody ran it meanwhile, the
-    whole list fails with `Conflict`. So it does without ``code``, the hash of the code that made the
-    outputs (`Snapshot.code_hashes`), if the notebook before the list has other code.
+    count that the operation replaces. If the cell has others, because it was run since, the whole
+    list fails with `Conflict`. It also fails if the notebook before the list does not have ``code``, the
+    hash of the code that made the outputs (`Snapshot.code_hashes`).
     """
 
     cell: str
@@ -151,7 +151,7 @@ def move_place(to: int, count: int, path: str) -> int:
 
 
 def mark(cell_id: str | None, source: str) -> str:
-    """Return what a cell is recognised by in another revision: its id, or the hash of its source."""
+    """Return the mark that identifies a cell in another revision: its id, or the hash of its source."""
     return cell_id or source_hash(source)
 
 
@@ -173,7 +173,7 @@ class Change:
         previous: For a delete and a move, the key of the cell that was above it; None at the top or
             if unknown. Undo puts the cell below that one, wherever it is.
         neighbours: For a move, the marks (`mark`) of the cells above and below it afterwards, each None at
-            an end of the notebook; None if unknown. Undo moves the cell only from beside one of them.
+            an end of the notebook; None if unknown. Undo moves the cell only if it is next to one of them.
         witnesses: For a delete, the marks of some of the cells that stayed; None if unknown. Undo puts
             the cell only into a notebook that has one of them, or that was left without cells.
         outputs_kept: Whether the outputs and the count are the same before and after, if ``before`` or
@@ -193,7 +193,7 @@ class Change:
 
     @property
     def keeps_outputs(self) -> bool:
-        """Whether the change left the outputs and the count of an existing cell, which had some."""
+        """Whether the change kept the outputs and the count of an existing cell that had some."""
         if self.before is None or self.after is None or self.outputs_kept is not None:
             return bool(self.outputs_kept)
         before, after = self.before, self.after

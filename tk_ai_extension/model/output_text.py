@@ -1,4 +1,4 @@
-"""Outputs as text for a model: without terminal codes, and shortened with a notice of what is left out."""
+"""Outputs as text for a model: without terminal codes, and shortened with a notice of the omission."""
 
 from __future__ import annotations
 
@@ -225,9 +225,9 @@ CONTEXT = 2
 
 
 def short_traceback(output: Json) -> str:
-    """Return a traceback with only the frames of cells, the last frame of each exception, and all else.
+    """Return a traceback without frames, except those of cells and the last one of each exception.
 
-    All else are the errors, their notes, and how one exception led to the next.
+    The errors, their notes, and the links between chained exceptions are kept.
     """
     entries = [sanitise(line).strip("\n") for line in traceback_of(output)]
     groups = [
@@ -278,7 +278,7 @@ class Shortened:
     """A text that fits a budget.
 
     Attributes:
-        text: The whole, or its head, a notice of what is left out, and its tail.
+        text: The whole text, or its head, a notice of the omission, and its tail.
         truncated: Whether anything is left out.
         total_lines: The number of lines of the whole.
         total_bytes: The UTF-8 bytes of the whole.
@@ -291,7 +291,7 @@ class Shortened:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most so many characters, with three dots where its end is left out."""
+    """Return a text of at most ``most`` characters, with three dots in place of a cut end."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

@@ -40,7 +40,7 @@ def moved(path: str, old: str, new: str) -> str | None:
 
 
 DELETED = " (deleted)"
-"""The end of what is stored as the path of a deleted notebook. No notebook has such a path."""
+"""The suffix of the stored path of a deleted notebook. No notebook has such a path."""
 
 
 def is_deleted(path: str | None) -> bool:
@@ -116,7 +116,7 @@ def contain(
     r"""Return the API path of ``path``: relative to ``root``, with forward slashes.
 
     Paths that lead outside the root, directly or through a link, are refused. Components are compared
-    as a whole, so a sibling whose name begins with the root's name is outside:
+    as a whole, so a sibling with a name that begins with the root's name is outside:
 
     >>> root = Path("/srv/work")
     >>> contain(root, "../work-secret/a.ipynb")

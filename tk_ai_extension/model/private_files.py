@@ -13,7 +13,7 @@ MAX_BYTES = 256_000
 
 
 class PrivateFileError(ValueError):
-    """A private file cannot be used; the message has nothing of its content."""
+    """A private file cannot be used; the message does not contain its content."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ def make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, text: str, *, mode: int = 0o600, sync: bool = True) -> None:
-    """Replace a file at once: others see the old text or the new one, also if the process is killed.
+    """Replace a file atomically: others see the old text or the new one, even if the process is killed.
 
     Threads and processes may write the same file. Nothing is written through a symbolic link. A file
     that a killed process left is named ``.<name>-<hex>``.

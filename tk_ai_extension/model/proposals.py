@@ -1,4 +1,4 @@
-"""Proposals: what a call will do, as data that a person sees before they approve it.
+"""Proposals: the effects of a call, as data that a person sees before they approve it.
 
 Each interface renders a `Proposal` itself (card, terminal, elicitation). No text is parsed.
 """
@@ -118,7 +118,7 @@ class ProposalStep:
         lines: The diff or the code. If the step runs code, all of the code.
         identity: Values that an approval is bound to in addition to kind, cell, runs and lines. By
             default the title; set it if the title has a cell's position, which others can shift.
-        loads: The addresses on other hosts that a browser loads once the step is done, and did not before.
+        loads: The addresses on other hosts that a browser loads only after the step.
     """
 
     kind: StepKind
@@ -151,7 +151,7 @@ class ProposalStep:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Everything that a call will do.
+    """All effects of a call.
 
     >>> step = ProposalStep("code", "Run code", runs=True, lines=marked(" ", "x = 1"))
     >>> print(Proposal("Run code", (step,)).as_text())

@@ -17,8 +17,8 @@ class Names:
     Attributes:
         defines: The names that it defines.
         uses: The names that it uses before it defines them.
-        deferred: Those of `uses` that only the bodies of functions use: they must exist once a function
-            is called.
+        deferred: Those of `uses` that only function bodies use: they must exist when a function is
+            called.
     """
 
     defines: frozenset[str]
@@ -36,7 +36,7 @@ def names_of(source: str) -> Names | None:
     >>> sorted(names.defines), sorted(names.uses)
     (['y'], ['x'])
     """
-    # First without changes: a line of Python may begin with `%` if it continues an expression.
+    # First parse it unchanged: a line of Python may begin with `%` if it continues an expression.
     return _names(source) or _names(_without_magics(source))
 
 
@@ -123,7 +123,7 @@ class _NameVisitor(ast.NodeVisitor):
     """Collects the names that a module or a class body defines and uses, in the order of execution.
 
     Whether a name is used before it is defined depends on the order, which `symtable` does not have.
-    So `symtable` is used only for the inside of functions.
+    So `symtable` is used only for the bodies of functions.
 
     Args:
         scopes: The functions of the cell.

@@ -58,7 +58,7 @@ class Span:
 
 
 def parse_span(part: str) -> Span | None:
-    """Parse a part of a range spec; return None if it is not a span, so that it may be a cell's id.
+    """Parse a part of a range spec; return None if it is not a span, and so may be a cell's id.
 
     >>> parse_span("-1")
     Span(text='-1', first=-1, last=-1)

@@ -14,7 +14,7 @@ _LOADING = re.compile(
     r"|(?:src|srcset|poster|background|data|xlink:href)\s*="
     rf"(?:{_ADDRESS}|[\"'][^\"']*,{_ADDRESS})"
     rf"|<(?!a\b|area\b)[a-z][^<>]*\shref\s*={_ADDRESS}"
-    # Styles, and formulas with styles. An escape may hide an address.
+    # Styles, and formulas with styles. An escape could hide an address.
     rf"|(?:url|src|image|image-set)\({_ADDRESS}|@import{_ADDRESS}"
     r"|style\b[^>]*?(\\[0-9a-f].{,80})",
     re.IGNORECASE | re.MULTILINE,

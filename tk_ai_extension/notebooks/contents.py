@@ -75,7 +75,7 @@ class _Room:
         return _without_trust(await self.fork.aget()) == _without_trust(content)
 
     async def set_outputs(self, content: Json) -> None:
-        """Set the outputs of the fork's cells: `aset` would replace the cell, and what is typed there."""
+        """Set the outputs of the fork's cells: `aset` would replace the cell, with text typed since."""
         cells = {cell.get("id"): cell for cell in content["cells"] if cell["cell_type"] == "code"}
         for index, cell in enumerate(self.fork.ycells):
             new = cells.get(cell["id"])

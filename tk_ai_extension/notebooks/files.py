@@ -169,7 +169,7 @@ class Folder:
             name: The file's name.
             data: The new content.
             expected: The version that it must have (compare-and-set); ``new`` if there must be none,
-                ``any`` to replace whatever there is.
+                ``any`` to replace any content.
 
         Returns:
             The new version. The file keeps its mode, owner and extended attributes.

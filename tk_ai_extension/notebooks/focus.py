@@ -10,7 +10,7 @@ from tk_ai_extension.model.json_values import Json
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """The active cell of an open notebook, and what a person has selected there.
+    """The active cell of an open notebook, and the person's selection in it.
 
     Attributes:
         cell: The key of the active cell; None if there is none.

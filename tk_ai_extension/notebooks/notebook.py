@@ -106,7 +106,7 @@ class Revisions:
     """Caches the snapshots of a notebook that were shown as text, so that the edited text can be merged.
 
     A revision is a hash of the content, so all callers share an entry. The least recently used entry
-    is evicted first. The newest is always kept, whatever its size, so that a large notebook can be
+    is evicted first. The newest is always kept, even a large one, so that a large notebook can be
     written back.
     """
 
@@ -155,7 +155,7 @@ class Notebook:
         seen: The source of each cell as each caller last read it.
         revisions: The snapshots that were shown as text.
         last_runs: The last run of each cell, which determines whether its outputs are fresh.
-        runs: The cells whose outputs are in memory and are saved with the stored notebook: running
+        runs: The cells with outputs in memory that are saved with the stored notebook: running
             ones, and ended ones that are not saved yet.
         saver: Saves them; None if there are none.
         writers: The writers of running cells, and of ended ones with undelivered outputs.

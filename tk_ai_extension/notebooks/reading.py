@@ -568,7 +568,7 @@ class TabReplica:
     """A replica of the notebook in a tab.
 
     The tab numbers the changes of its notebook; each cell, the order of the cells and the metadata have
-    the number of their last change. In the tab every cell has an id, whatever the format.
+    the number of their last change. In the tab every cell has an id, in any format.
 
     Attributes:
         version: The number of the last known change; 0 before the first update.
@@ -594,7 +594,7 @@ class TabReplica:
 
         Args:
             ask: Asks the tab (`Tab.ask`), and raises its errors.
-            answer: An answer of the tab that has changes; only what it lacks is asked for.
+            answer: An answer of the tab with changes; only the missing parts are requested.
         """
         more, asked_at = True, time.monotonic()
         while more:
@@ -640,7 +640,7 @@ class TabReplica:
             stored = self._stored[cell_id]
             own = cellforms.id_of(stored, self._nbformat)
             self._cells[cell_id] = read_cell(stored, cell_id, own)
-            # In a tab each cell has a unique id, whatever the format.
+            # In a tab each cell has a unique id, in any format.
             (self._unnamed.discard if own == cell_id else self._unnamed.add)(cell_id)
         if known is None or known.path != path:
             cells, faults = tuple(map(self._cells.__getitem__, self.ids)), ()

@@ -1,4 +1,4 @@
-"""Plans of edits and of changes of kernels, and how edits are carried out and reported."""
+"""Plans of edits and of kernel changes, and the execution and results of edits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
     Raises:
         InvalidArguments: A part is empty or ambiguous.
         CellNotFound: A part selects no cell.
-        Conflict: A versioned address is not that of the cell's source.
+        Conflict: The version of an address does not match the cell's source.
     """
     chosen: dict[int, Cell] = {}
     for part in parts_of(ranges):
@@ -81,12 +81,12 @@ def insertion(
 ) -> Insert:
     """Return the operation that inserts a cell at one of three positions, or at the end.
 
-    An index stays as it is given: the commit resolves it in the notebook that it finds.
+    An index is kept as given: the commit resolves it in the current notebook.
 
     Raises:
         InvalidArguments: More than one position is given.
         CellNotFound: ``after`` or ``before`` names no cell.
-        Conflict: It is a versioned address, and not that of the cell's source.
+        Conflict: The version of its address does not match the cell's source.
     """
     if sum(position is not None for position in (index, after, before)) > 1:
         raise InvalidArguments("Give only one of `index`, `after` and `before`.")
@@ -108,7 +108,7 @@ class EditPlan:
         run: Whether to run the inserted and replaced code cells afterwards.
         wait: Seconds to wait for the end of that run.
         timeout: Seconds after which a running cell is interrupted; None for no limit.
-        given: The notebook as the call names it, if the result repeats that.
+        given: The notebook as named in the call, if the result repeats that.
     """
 
     document: NotebookDocument
@@ -121,7 +121,7 @@ class EditPlan:
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """What each operation does to the snapshot, after those before it; without outputs.
+        """The change that each operation makes to the snapshot, after the preceding ones; without outputs.
 
         Raises:
             Conflict, CellNotFound, InvalidArguments, InvalidNotebook: An operation cannot be applied.
@@ -143,7 +143,7 @@ class EditPlan:
     def proposal(self) -> Proposal:
         """Return a diff of each change; all lines of a cell that runs.
 
-        A cell that several operations change runs once, as the last of them leaves it.
+        A cell that several operations change runs once, after the last of them.
         """
         written = {id(change) for change in editing.last_writes(self.changes)}
         steps = tuple(
@@ -253,8 +253,8 @@ def _operation(
     Args:
         snapshot: The notebook before all operations.
         operation: The operation.
-        change: What it does, after the operations before it.
-        run: Whether the cell runs as the operation leaves it, if it is a code cell.
+        change: Its change, after the preceding operations.
+        run: Whether the cell runs after the operation, if it is a code cell.
     """
     before, after = change.before, change.after
     match operation:
@@ -327,7 +327,7 @@ def _operation(
 
 
 def _loading(step: ProposalStep, before: CellContent | None, after: CellContent) -> ProposalStep:
-    """Return the step with the addresses on other hosts that it adds to a Markdown cell."""
+    """Return the step with the addresses on other hosts that it adds in a Markdown cell."""
     loads = _references(after) - _references(before)
     if not loads:
         return step
@@ -463,7 +463,7 @@ def plan_edit(
     editing.check_sources(context.workspace, operations)
     edit = EditPlan(document, snapshot, tuple(expecting(snapshot, operations)), run, wait, timeout)
     if run:
-        # No kernel starts for an edit that cannot be applied.
+        # Checked first: an edit that cannot be applied must not start a kernel.
         _ = edit.changes
     return edit
 

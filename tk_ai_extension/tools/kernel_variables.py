@@ -59,7 +59,7 @@ def type_name(value):
 
 
 def root_of(kind):
-    """Return the first part of a class's module; "" if it is no text. A metaclass does not run."""
+    """Return the first part of a class's module; "" if it is not text. A metaclass does not run."""
     try:
         module = type.__dict__["__module__"].__get__(kind)
     except AttributeError:
@@ -113,7 +113,7 @@ def entry(name, value):
 
 
 def described(describe, value):
-    """Return a short description; None if the value's code raises, or its answer is too long or no JSON."""
+    """Return a short description; None if the value's code raises, or its answer is too long or not JSON."""
     try:
         found = describe(value)
         return found if len(json.dumps(found)) <= MAX_TEXT else None

@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 _Model = TypeVar("_Model", bound=BaseModel)
 
 ACTIVE = "active"
-"""The notebook that the caller's person looks at, unless the caller has given it as a name."""
+"""Means the notebook that the caller's person looks at, unless it is a name that the caller has given."""
 
 MAX_PROBLEMS = 10
 """Maximum invalid fields that an error names."""
@@ -146,7 +146,7 @@ class ToolContext:
         workspace: The notebooks, kernels, journal and permissions of this server.
         caller: The caller.
         progress: Reports progress to the caller; does nothing if the interface has no progress.
-        approver: Asks a person during the call; None if none can be asked.
+        approver: Asks a person during the call; None if nobody can be asked.
         gone: Set when the client has disconnected. The call continues, but its result counts as
             not received.
         approval: The approval of this call; None if none was needed. Code that changed after the
@@ -177,7 +177,7 @@ class ToolContext:
 
 
 class Plan(Protocol):
-    """What a call will do, computed before it changes anything.
+    """The effects of a call, computed before it changes anything.
 
     A tool with ``carry_out`` returns a plan. If the mode requires approval, a person is shown its
     proposal; then the same plan is executed. A plan is bound to the sources that it was made for, so it
@@ -193,7 +193,7 @@ class Plan(Protocol):
     """
 
     def proposal(self) -> Proposal:
-        """Return everything that the call will do, for the person who approves it.
+        """Return all effects of the call, for the person who approves it.
 
         The registry adds the kernel of the notebook.
         """
@@ -259,8 +259,8 @@ def _compact(node: Any, *, property_names: bool) -> Any:
 async def concerned_notebook(context: ToolContext, tool: Tool, parsed: BaseModel) -> str | None:
     """Return the path of the one notebook that a call concerns; None for none or several.
 
-    It is the notebook of the execution or the kernel that the arguments name, else the one that they
-    name. An approval for a notebook applies to calls that concern only that notebook.
+    It is the notebook of the execution or the kernel in the arguments, else the notebook in the
+    arguments. An approval for a notebook applies to calls that concern only that notebook.
 
     Raises:
         NotFound: The caller has no such execution.
@@ -393,7 +393,7 @@ class PermissionCheck:
         return policy.decision(self._context.caller, effect, notebook, tool=self._tool)
 
     def _effect_of(self, proposal: Proposal) -> Effect:
-        """Return the effect of a call: an address on another host can carry data away, as code can."""
+        """Return the effect of a call: loading an address on another host can leak data, as code can."""
         return "EXECUTE" if proposal.loads else self._effect
 
     async def _kernel(self, path: str) -> KernelReference:
@@ -432,10 +432,10 @@ def argument_proposal(
 
 
 def permission_check(tool: Tool, parsed: BaseModel, context: ToolContext) -> PermissionCheck | None:
-    """Return the check that a call needs; None if the caller's mode allows whatever it does."""
+    """Return the check that a call needs; None if the caller's mode allows all of its effects."""
     effect = tool.effect_for(parsed)
     policy = context.workspace.policy
-    # What a planned write adds may count as more than a write.
+    # The addresses that a write adds may count as more than a write.
     effects: set[Effect] = {effect}
     if effect == "WRITE" and tool.carry_out is not None:
         effects.add("EXECUTE")
@@ -450,7 +450,7 @@ TOOLSETS: Mapping[str, str] = {
     "claude-code": "tk_ai_extension.tools.claude_code",
     "omp": "tk_ai_extension.tools.omp",
 }
-"""Built-in toolsets by name. Each is a package whose modules define the tools."""
+"""Built-in toolsets by name. Each is a package with modules that define the tools."""
 
 ENTRY_POINTS = "tk_ai_extension.toolsets"
 """Entry point group for toolsets of other packages: ``name = "package.of.its.tools"``."""
@@ -480,7 +480,7 @@ def modules(toolset: str) -> Iterator[ModuleType]:
 
 
 def _entry_point(toolset: str) -> EntryPoint:
-    # Only for names that are not built in: reading entry points takes longer the more is installed.
+    # Only for names that are not built in: reading entry points takes longer with each package.
     found = entry_points(group=ENTRY_POINTS)
     named = {entry.value: entry for entry in found if entry.name == toolset}
     if not named:
@@ -543,7 +543,7 @@ class Tool:
         schema = compact_schema(self.arguments.model_json_schema())
         schema.setdefault("properties", {})
         for definition in schema.get("$defs", {}).values():
-            definition.pop("description", None)  # The tool's own says it.
+            definition.pop("description", None)  # The tool has a description.
         return schema
 
     @cached_property
@@ -557,7 +557,7 @@ class Tool:
         return frozenset(self.arguments.model_fields)
 
     def for_commands(self) -> Json:
-        """Return what `nb` makes the tool's command from."""
+        """Return the properties from which `nb` builds the tool's command."""
         return {
             "name": self.name,
             "description": self.description,
@@ -724,7 +724,7 @@ class Registry:
         notebooks, caller = context.workspace.notebooks, context.caller
         key = tool.notebook_argument
         if arguments.get(key) == ACTIVE and notebooks.resolve(caller, ACTIVE) is None:
-            # From here on it is that notebook: an approval holds for it alone.
+            # Resolved once: an approval is for this notebook only.
             arguments = {**arguments, key: context.workspace.active_tab(caller).path}
         parsed = self.validate(tool, arguments)
         if context.tools is not self:

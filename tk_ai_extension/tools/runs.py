@@ -1,4 +1,4 @@
-"""Runs of cells and code: their plans, waiting for them with progress, and the output that is new."""
+"""Runs of cells and code: their plans, waiting for them with progress, and their new output."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ MAX_IMAGES = 20
 MAX_IMAGE_DATA = 900_000
 """Maximum characters of the images of a result in base64: clients refuse messages of some megabytes."""
 PIECE = 500
-"""Characters that the text of one cell may have although that of many others follows, if they are left."""
+"""Minimum share of one cell's text, in characters, if that many are left and many cells follow."""
 
 BRIEF = 120
-"""Characters that each text may have: what stands for a longer one is about as long."""
+"""Minimum limit of a text, in characters: the replacement of a longer text is about as long."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """What the outputs of one result may still take, those of all its cells together.
+    """The remaining budget for the outputs of one result, all of its cells together.
 
     Attributes:
         text: Characters of text.
         data: Characters of JSON: values and status displays.
         images: The number of images.
-        image_data: Characters of base64: each image may take half of what is left.
+        image_data: Characters of base64: each image may take half of the rest.
     """
 
     text: int
@@ -63,7 +63,7 @@ class Allowance:
         return max(self.text // max(cells, 1), min(PIECE, self.text), BRIEF)
 
     def fitting(self, values: Sequence[T]) -> list[T]:
-        """Return the JSON values that fit, in order, and pay for them."""
+        """Return the JSON values that fit, in order, and subtract them from the budget."""
         found: list[T] = []
         for value in values:
             if self.data <= 0:
@@ -123,7 +123,7 @@ async def present(
         context: The context of the call.
         outputs: The outputs, in nbformat.
         budget: Maximum characters of the text; None for the workspace's default.
-        allowance: What this and the other outputs of the result may take; None if there are no others.
+        allowance: The budget that the outputs of the result share; None if there are no others.
     """
     limit = context.workspace.limits.answer_budget if budget is None else budget
     allowance = Allowance(limit, limit) if allowance is None else allowance
@@ -215,7 +215,7 @@ async def _for_model(
 
 
 async def _wholes(context: ToolContext, reduced: Sequence[Image]) -> str:
-    """Store whole images; return the lines that say where they are read."""
+    """Store whole images; return lines with the addresses to read them."""
     lines = ""
     for image in reduced:
         raw = await asyncio.to_thread(base64.b64decode, image.data)
@@ -228,7 +228,7 @@ async def _wholes(context: ToolContext, reduced: Sequence[Image]) -> str:
 
 
 def _scaled(mime: str, data: str, room: int) -> Image | None:
-    """Return an image of at most ``room`` characters; None for data that is no image or never fits."""
+    """Return an image of at most ``room`` characters; None if the data is not an image or never fits."""
     import PIL.Image  # Imported late: most results have no image.
 
     try:
@@ -281,7 +281,7 @@ class CellRun(BaseModel):
 
 
 class VerificationSummary(BaseModel):
-    """What a verification found, or how far it is."""
+    """The findings of a verification, or its progress."""
 
     status: Literal["running", "same", "runs", "differs", "failed", "interrupted"]
     """``runs``: it ran without an error, and nothing was compared."""
@@ -311,7 +311,7 @@ class ExecutionResult(Result):
     next: str | None = None
     """For ``since`` in the next call of `wait_execution`, while it runs."""
     verification: VerificationSummary | None = None
-    """What a run that verifies the notebook found, instead of outputs."""
+    """The findings of a run that verifies the notebook, instead of outputs."""
 
     @property
     def is_error(self) -> bool:
@@ -369,7 +369,7 @@ async def follow(
         since: Leave out the output before this place (`ExecutionResult.next`).
 
     Raises:
-        InvalidArguments: ``since`` is no place.
+        InvalidArguments: ``since`` is not a place.
     """
     workspace = context.workspace
     place = _Place.parse(since)
@@ -422,7 +422,7 @@ def _last_lines(outputs: OutputBuffer) -> list[str]:
 async def _verification(
     context: ToolContext, run: Run, report: VerificationRun, total_cells: int | None
 ) -> ExecutionResult:
-    """Return what a verification found, or how far it is."""
+    """Return the findings of a verification, or its progress."""
     number, finished = run.steps.index(run.current) + 1, report.finished
     found = VerificationSummary(status="running", total=len(run.steps), number=number)
     if not run.done or finished is None:
@@ -457,7 +457,7 @@ class _Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> _Place:
-        """Return the place of a text; the begin for None."""
+        """Parse a place; None is the beginning."""
         try:
             return cls(*map(int, text.split("."))) if text else cls()
         except (TypeError, ValueError):
@@ -474,7 +474,7 @@ class _Place(NamedTuple):
         return cls(step, len(outputs))
 
     def rest(self, step: int, outputs: list[Json]) -> list[Json]:
-        """Return what comes after the place; all of it if the place is no longer there."""
+        """Return the outputs after the place; all of them if the place no longer exists."""
         if step > self.step or self.output > len(outputs):
             return outputs
         rest = outputs[self.output :]
@@ -497,7 +497,7 @@ async def _answer(
     begun = {at for at, step in enumerate(run.steps) if step.status not in ("queued", "skipped")}
     shown = [at for at in outputs if at in (begun or {0})]
     parts: dict[int, tuple[CellRun, tuple[Image, ...]]] = {}
-    # The last one, which may have failed, is paid first.
+    # The last one, which may have failed, gets its share of the budget first.
     for at in (*shown[-1:], *shown[:-1]):
         parts[at] = await _cell_run(
             context,
@@ -672,7 +672,7 @@ def code_of(applied: editing.JournaledEdit) -> list[Cell]:
 def steps_of(
     snapshot: Snapshot, cells: Sequence[Cell], *, allow_errors: bool = False
 ) -> list[Step]:
-    """Return the steps that run cells; those that their tags or the caller allow to may fail."""
+    """Return the steps that run cells; those with a tag for it, or all if the caller allows it, may fail."""
     index = snapshot.places.get  # Another cell may have been deleted since it was written.
     return [
         Step(cell.key, index(cell.key), cell.source, may_fail=allow_errors or may_fail(cell))

@@ -1,4 +1,4 @@
-"""Tools of `nb run NOTEBOOK`, `nb verify --update` and `nb blame`. No toolset has them."""
+"""Tools of `nb run NOTEBOOK`, `nb verify --update` and `nb blame`. They are in no toolset."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class NotebookRunPlan:
         output: The path of the copy to run instead; None to run the notebook in place.
         replaces: Whether there is a file at that path, which is replaced.
         parameters: The source of the cell that sets parameters; empty for none.
-        notices: What the caller has to know.
+        notices: Notices for the caller.
         kernel_name: The kernelspec; None for the default one.
-        allow_errors: Whether all cells run, whatever fails.
+        allow_errors: Whether all cells run, even after a failure.
         wait: Seconds to wait for the end.
         timeout: Seconds after which a cell is interrupted; None for no limit.
     """
@@ -119,7 +119,7 @@ async def run_plan(context: ToolContext, plan: NotebookRunPlan, tool: str) -> Ex
 async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> Snapshot:
     """Write the copy that runs, with the parameters and without outputs; return it.
 
-    Outputs of its source would look like a result. What belongs to a notebook that it replaces is
+    Outputs of the source notebook would look like results. The state of a replaced notebook is
     forgotten.
 
     Raises:
@@ -149,7 +149,7 @@ async def _copied(context: ToolContext, plan: NotebookRunPlan, output: str) -> S
         operations.append(injection(snapshot, plan.parameters))
     if not operations:
         return snapshot
-    # A new file: there is nothing to undo.
+    # A new file: the undo of its creation is not offered.
     return (await document.apply(expecting(snapshot, operations))).snapshot
 
 
@@ -168,9 +168,9 @@ async def run_notebook(
 ) -> NotebookRunPlan:
     """Run all code cells of a notebook in a fresh kernel, with their outputs written into it.
 
-    Parameters are texts, as those of files are: JSON has no infinity.
+    Parameters are texts, as in files: JSON has no infinity.
     """
-    # papermill's import takes long.
+    # Imported late: papermill is slow to import.
     values = await asyncio.to_thread(values_of, parameters, parameter_files)
     workspace = context.workspace
     path = workspace.path(context.caller, notebook, tool="run_notebook")
@@ -246,13 +246,13 @@ class OutputsStored(Result):
 async def store_outputs(context: ToolContext, execution_id: str) -> OutputsStored:
     """Store the outputs that differ, and the execution counts, of a verification that has ended.
 
-    Cells that failed or are not compared keep their outputs. So do those whose
-    outputs were made by code that is no longer the notebook's.
+    Cells that failed or are not compared keep their outputs. So do cells with
+    outputs of code that has changed in the notebook since.
     """
     workspace = context.workspace
     report = workspace.executions.get(context.caller, execution_id).report
     if not isinstance(report, VerificationRun) or report.finished is None:
-        raise InvalidArguments("This execution is no verification that has ended.")
+        raise InvalidArguments("This execution is not a verification that has ended.")
     verification, finished = report.verification, report.finished
     document = await workspace.store.open(verification.snapshot.path)
     now = (await document.read()).code_hashes
@@ -280,7 +280,7 @@ async def store_outputs(context: ToolContext, execution_id: str) -> OutputsStore
 
 
 def _state(cell: Cell) -> tuple[Any, ...]:
-    """Return what changes when a cell runs."""
+    """Return the parts of a cell that a run changes."""
     return cell.execution_count, cell.outputs
 
 

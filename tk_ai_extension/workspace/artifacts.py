@@ -85,7 +85,7 @@ def page_of(
     pattern: TimedPattern | None = None,
     max_chars: int = PAGE,
 ) -> ArtifactPage:
-    """Return a page of a text. A pattern is searched in whole lines, also if they are shown as several.
+    """Return a page of a text. A pattern is searched in whole lines, even if they are shown as several.
 
     Raises:
         InvalidArguments: The search takes too long.
@@ -97,7 +97,7 @@ def page_of(
 def _page(
     lines: Iterable[str], *, offset: int, limit: int, pattern: TimedPattern | None, max_chars: int
 ) -> ArtifactPage:
-    """Return a page of lines; all of them are read."""
+    """Return a page of lines; the whole iterable is read."""
     shown: list[str] = []
     size = matches = total = 0
     next_offset: int | None = None
@@ -122,9 +122,9 @@ def _page(
 
 
 def _pieces(lines: Iterable[str], pattern: TimedPattern | None) -> Iterator[tuple[str, bool]]:
-    """Yield lines without ends, longer than `LINE` as several, each with whether it matches.
+    """Yield lines without line ends, and whether each matches; a line longer than `LINE` becomes several.
 
-    At least one part of a line that matches does.
+    At least one part of a matching line matches.
     """
     for line in lines:
         whole = line.removesuffix("\n")
@@ -218,7 +218,7 @@ class Artifacts:
                 f"An artifact may have {self._max_each:,} bytes; this one has {len(data):,}.",
                 hint="Write the output to a file in your code.",
             )
-        # A caller that is cancelled would leave a part of the file.
+        # Not cancelled with the caller, which would leave a part of the file.
         return await run_to_completion(asyncio.to_thread(self._write, user, data, mime))
 
     def _write(self, user: str, data: bytes, mime: str) -> Artifact:
@@ -365,7 +365,7 @@ class Artifacts:
         held: list[tuple[float, int, Path]] = []
         total = 0
         for path in self._folder.glob("*/*"):
-            # Another server may prune it first. Code in kernels may put there what cannot be removed.
+            # Another server may prune it first. Code in kernels may add files there that cannot be removed.
             with suppress(OSError):
                 status = path.lstat()
                 if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""A SQLite database that is used on its own thread, with typed errors."""
+"""A SQLite database that is used on a dedicated thread, with typed errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION = 3
 """The version of the schemas, in ``PRAGMA user_version``."""
 
 BUSY_TIMEOUT = 10.0
-"""Seconds for which a transaction waits for one of another process."""
+"""Seconds for which a transaction waits for that of another process."""
 
 DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
@@ -75,8 +75,8 @@ class Database:
     ) -> asyncio.Future[T]:
         """Run work on the database's thread as one transaction, to completion even if cancelled.
 
-        Otherwise a cancellation just after a change would keep the change out of the journal. Work is run
-        in the order of the calls, whatever is awaited first.
+        Otherwise a cancellation just after a change would keep the change out of the journal. Work runs
+        in the order of the calls, not of the awaits.
 
         Args:
             work: Receives the connection. It must not return a cursor: freed on another thread, that
@@ -88,7 +88,7 @@ class Database:
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
-        # `run_in_executor` would cancel work that waits in the queue, and needs two futures more.
+        # `run_in_executor` would cancel work that waits in the queue, and needs two more futures.
         self._thread.submit(self._carry_out, work, consequence).add_done_callback(
             lambda done: loop.call_soon_threadsafe(_settle, outcome, done)
         )

@@ -24,7 +24,7 @@ from tk_ai_extension.workspace.runs import OpenDocument
 logger = logging.getLogger(__name__)
 
 MAX_CELLS = 1_000
-"""Maximum cells with displays that are tracked for one kernel; the least recently run goes first."""
+"""Maximum cells with displays that are tracked for one kernel; the least recently run is evicted first."""
 
 UPDATE_INTERVAL = 0.5
 """Minimum seconds between two writes of updated displays."""
@@ -35,7 +35,7 @@ _DISPLAYS = ("display_data", "execute_result")
 
 
 class _Cell(NamedTuple):
-    """A cell with displays: by its unique id, or without one by its source, as others may move it."""
+    """A cell with displays, identified by its unique id, else by its source, as others may move it."""
 
     notebook: Notebook
     id: str | None
@@ -51,7 +51,7 @@ class _Cell(NamedTuple):
 
 
 class _Displays(NamedTuple):
-    """The displays of a cell, and how its run left it.
+    """The displays of a cell, and its state after its run.
 
     Attributes:
         places: The indices of its outputs by display id.
@@ -84,7 +84,7 @@ class DisplayRegistry:
 
     def __init__(self) -> None:
         self.kernels: dict[str, _Kernel] = {}
-        """The kernels of which a cell has displays."""
+        """The kernels that ran a cell with displays."""
 
     def ran(
         self,
@@ -129,10 +129,10 @@ class DisplayRegistry:
     async def update(
         self, kernel_id: str, outputs: Mapping[str, Json], open_document: OpenDocument
     ) -> None:
-        """Replace displays in all notebooks, after the updates of this kernel that began before.
+        """Replace displays in all notebooks, after earlier updates of this kernel.
 
-        A cell that is no longer as its run left it, because somebody edited it, cleared its outputs
-        or ran it elsewhere, is skipped.
+        A cell is skipped if it has changed since its run: it was edited, its outputs were cleared, or
+        it was run elsewhere.
 
         Args:
             kernel_id: The kernel of the displays.

@@ -53,9 +53,9 @@ class JournaledEdit:
 
 
 def last_writes(changes: Sequence[Change]) -> list[Change]:
-    """Return the inserts and replaces of one commit that no later change of it replaces or deletes.
+    """Return the inserts and replaces of one commit that no later change in it replaces or deletes.
 
-    Cells are followed by their positions: a key ``cell-N`` is one cell's before and another's after.
+    Cells are tracked by position: a key ``cell-N`` may mean another cell after a change.
     """
     deleted = sum(change.action == "delete" for change in changes)
     last = max((max(change.index, change.index_before or 0) for change in changes), default=0)
@@ -150,8 +150,8 @@ async def apply(
 ) -> JournaledEdit:
     """Apply operations and record them in the journal. Cells that are written count as read.
 
-    A commit that has begun goes on to its record if the caller is cancelled: a change that is in the
-    notebook and not in the journal cannot be undone.
+    A commit that has begun is completed and recorded even if the caller is cancelled: a change in the
+    notebook that is not in the journal cannot be undone.
 
     Args:
         workspace: The workspace.
@@ -161,7 +161,7 @@ async def apply(
         tool: The tool's name.
         summary: The summary for the history; by default a description of the changes.
         undone: The changes that the operations undo, by the ids of their entries; None if they undo none.
-        turn: The chat's turn; None for the caller's own.
+        turn: The chat's turn; None for the caller's turn.
         shown: Whether the caller gets a Conflict as the result, so that its sources count as read.
         run: Whether the code that was written runs next, which is recorded with the edit.
 
@@ -188,7 +188,7 @@ async def apply(
         )
 
     if not operations:
-        # Changes that cancel out are undone by none.
+        # If the changes cancel out, nothing was undone.
         entry = await write(()) if undone else 0
         return JournaledEdit(await document.read(), (), entry)
 
@@ -277,10 +277,10 @@ async def undo(
     summary: str,
     shown: bool = True,
 ) -> JournaledEdit:
-    """Apply operations that undo journal entries, and record what they have undone.
+    """Apply operations that undo journal entries, and record the undone changes.
 
-    Of several undos of one entry at once, one is applied. An undo that has begun goes on if its caller is
-    cancelled.
+    Of several concurrent undos of one entry, one is applied. An undo that has begun is completed even if its
+    caller is cancelled.
 
     Args:
         workspace: The workspace.
@@ -323,7 +323,7 @@ async def undo(
 async def record(workspace: Workspace, caller: Caller, recording: Awaitable[int]) -> int:
     """Await the recording of a change in the journal; return the entry's number.
 
-    If it fails, the caller gets a notice and the number is 0: the change that was made is its result.
+    If it fails, the caller gets a notice and the number is 0: the change itself has succeeded.
     """
     try:
         return await recording
@@ -390,13 +390,13 @@ def check_source(workspace: Workspace, source: str) -> None:
 
 
 PREFIX = "file:"
-"""Prefix of the key of a whole file, which stands for a cell's key in the journal."""
+"""Prefix of the key of a whole file, used in place of a cell's key in the journal."""
 
 
 async def record_file(
     workspace: Workspace, caller: Caller, path: str, before: str | None
 ) -> str | None:
-    """Record what an agent has written to a text file by itself, and return its present content.
+    """Record an agent's direct write to a text file, and return its present content.
 
     Args:
         workspace: The workspace.
@@ -438,7 +438,7 @@ async def undo_file(
         entries: The entries of that path, newest first.
 
     Returns:
-        The key of the file if it was restored, and sentences that say what stays.
+        The key of the file if it was restored, and sentences about the changes that stay.
 
     Raises:
         Conflict: An entry has since been undone, or the file has changed.
@@ -482,7 +482,7 @@ async def _write_file(
     summary: str,
     undone: Mapping[int, Sequence[Change]] | None = None,
 ) -> int:
-    """Write a text file, or remove it if there is to be none, and record it; return the entry's number."""
+    """Write or remove a text file and record the change; return the entry's number."""
     await workspace.journal.open()
     await workspace.files.replace(path, before, after)
     recording = workspace.journal.record(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.notebooks.contents import SaveHooks
 
 MAX_BYTES = 20_000_000
-"""Maximum bytes of a text file; read a larger one by code in a kernel."""
+"""Maximum bytes of a text file; larger ones are read by code in a kernel."""
 
 MAX_DEPTH = 12
 """Maximum depth of folders in a `Walk`."""
@@ -60,7 +60,7 @@ class Files(Protocol):
 
     @property
     def folder(self) -> Path | None:
-        """The root; None if it is no folder of this machine."""
+        """The root; None if it is not a folder of this machine."""
         ...
 
     async def list(self, path: str) -> builtins.list[FileEntry]:
@@ -86,8 +86,8 @@ class Files(Protocol):
         """Return the path below the root of a text file, which may not exist.
 
         Raises:
-            PathRefused: The path is outside the root, hidden, or a notebook's: notebooks are only
-                changed by the tools, cell by cell.
+            PathRefused: The path is outside the root, hidden, or a notebook's: only the tools
+                change notebooks, cell by cell.
         """
         ...
 
@@ -102,7 +102,7 @@ class Files(Protocol):
     async def replace(self, path: str, before: str | None, after: str | None) -> None:
         """Write or remove a text file that has a known content (compare-and-set).
 
-        Of several callers that expect the same content, one succeeds. Readers get the old or the new
+        If several callers expect the same content, one succeeds. Readers get the old or the new
         content, even after a crash, if the storage allows it.
 
         Args:
@@ -111,7 +111,7 @@ class Files(Protocol):
             after: The new content; None to remove the file.
 
         Raises:
-            Conflict: The file has another content.
+            Conflict: The file has other content.
             InvalidArguments: The new content is not valid Unicode.
             PathRefused: See `locate`, or the file is not writable.
             FileMissing: The folder does not exist.
@@ -131,7 +131,7 @@ async def read_as_text(files: Files, path: str) -> str:
 
 
 def locate_text(files: Files, path: str) -> str:
-    """Return the path below the root of a file that is no notebook.
+    """Return the path below the root of a file that is not a notebook.
 
     Raises:
         NotReadable: It is a notebook, which the tools read.
@@ -170,7 +170,7 @@ def encoded(path: str, text: str) -> bytes:
 
 
 def changed_since(path: str) -> Conflict:
-    """Return the error for a file that has another content than the caller expects."""
+    """Return the error for a file with other content than the caller expects."""
     return Conflict(f"`{path}` changed since it was read.", hint="Read it again.")
 
 
@@ -311,7 +311,7 @@ class FolderFiles:
 
 
 def _compare_and_set(folder: Folder, name: str, before: bytes | None, after: bytes | None) -> bool:
-    """Write or remove a file; return False if it has another content than ``before``.
+    """Write or remove a file; return False if it has other content than ``before``.
 
     Raises:
         FileExistsError, FileNotFoundError, FileChanged: likewise.
@@ -364,8 +364,8 @@ def _refusal(path: str, error: OSError) -> ToolError:
 class Walk:
     """The entries below a folder, each folder before its contents, up to the limits.
 
-    What it left out is known once it has ended: without that, nobody may conclude that something
-    does not exist.
+    After its end, `left_out` names the omitted entries: without them, an absence does not show that
+    something does not exist.
 
     Args:
         files: The files below the root.
@@ -411,11 +411,11 @@ class Walk:
 
     @property
     def left_out(self) -> list[str]:
-        """Sentences that say what was not listed; empty if everything was."""
+        """Sentences about the entries that were not listed; empty if all were."""
         sentences: list[str] = []
         if self._is_full:
             sentences.append(
-                f"Only the first {MAX_ENTRIES:,} files and folders were looked at: use a narrower path."
+                f"Only the first {MAX_ENTRIES:,} files and folders were searched: use a narrower path."
             )
         if self._skipped:
             names = some_of([f"`{each}`" for each in self._skipped])

@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 async def fresh_kernel(kernels: Kernels, name: str | None, path: str) -> AsyncGenerator[str]:
     """Start a kernel in a notebook's folder, for a run with a `FreshKernelSupervisor`; yield its id.
 
-    It is not the notebook's. It is started in a sandbox if the notebook's project has one. An exception in
-    the block shuts it down.
+    It is not the notebook's kernel. It starts in a sandbox if the notebook's project has one. An exception
+    in the block shuts it down.
 
     Args:
         kernels: Starts it.
@@ -50,7 +50,7 @@ async def fresh_kernel(kernels: Kernels, name: str | None, path: str) -> AsyncGe
 
 
 async def _shut_down(kernels: Kernels, kernel_id: str) -> None:
-    """Shut a kernel down; interrupt it first if it is busy, so that it ends by itself."""
+    """Shut down a kernel; interrupt it first if it is busy, so that it ends by itself."""
     with suppress(ToolError):
         if kernel_id in kernels.ids() and (await kernels.info(kernel_id)).state == "busy":
             await kernels.interrupt(kernel_id)
@@ -60,7 +60,7 @@ async def _shut_down(kernels: Kernels, kernel_id: str) -> None:
 
 
 class FreshKernelSupervisor:
-    """Shuts the kernel of one run down at its end (`workspace.runs.RunSupervisor`)."""
+    """Shuts down the kernel of one run at its end (`workspace.runs.RunSupervisor`)."""
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
@@ -81,7 +81,7 @@ class FreshKernelSupervisor:
         await _shut_down(self._kernels, run.kernel_id)
 
     async def on_end(self, run: Run) -> None:
-        """Shut the kernel down, also if the caller is cancelled: the kernel has no other owner."""
+        """Shut down the kernel, even if the caller is cancelled: the kernel has no other owner."""
         await run_to_completion(_shut_down(self._kernels, run.kernel_id))
 
 
@@ -112,7 +112,7 @@ class VerificationRun(FreshKernelSupervisor):
 
     @property
     def outcome(self) -> str | None:
-        """The result of the comparison: an exception may be the stored output."""
+        """The result of the comparison, in which an exception may match the stored output."""
         if self.finished is None:
             return None
         return "verified" if self.finished.status == "same" else self.finished.status
@@ -139,17 +139,17 @@ class VerificationRun(FreshKernelSupervisor):
         return False
 
     async def on_end(self, run: Run) -> None:
-        """Compare the outputs, and shut the kernel down."""
+        """Compare the outputs, and shut down the kernel."""
         why = "interrupted" if run.cancelled else run.stopped
         try:
-            # A thread goes on when its caller is cancelled.
+            # A thread continues when its caller is cancelled.
             report = asyncio.to_thread(self.verification.report, why)
             self.finished = await run_to_completion(report)
         except ToolError as error:
             run.error = run.error or error
         except Exception as error:
-            logger.exception("The report of run %s could not be made", run.id)
-            run.error = run.error or ToolError(f"The report could not be made: {error}")
+            logger.exception("The report of run %s could not be created", run.id)
+            run.error = run.error or ToolError(f"The report could not be created: {error}")
         finally:
             self.verification.stored = {}
             await super().on_end(run)

@@ -1,10 +1,10 @@
 """The journal: all changes and runs through tools, with author, time and cell contents, in SQLite.
 
-`ActivityFeed` publishes what happens in a notebook now.
+`ActivityFeed` publishes the current activity in a notebook.
 
 A change is written once, when it is in the notebook and before it is answered. A run is written before
 its code runs, so that a crash leaves a record, and again at its end. A refusal, which changes nothing,
-is written once. People's own edits in a live document are not recorded: undo compares before it writes
+is written once. People's edits in a live document are not recorded: undo compares before it writes
 (see `workspace.undo`).
 """
 
@@ -42,17 +42,17 @@ T = TypeVar("T")
 
 
 class Commits:
-    """Runs changes from their beginning to their outcome, and knows which ones of a turn still run.
+    """Runs changes to completion, and tracks those of each turn that are still in progress.
 
-    A turn that is stopped ends after them, however slow the disk is: otherwise a change would come
-    after the turn was reported as stopped, or as undone.
+    A stopped turn ends after them, however slow the disk is: otherwise a change could be made after
+    the turn was reported as stopped, or as undone.
     """
 
     def __init__(self) -> None:
         self._running: dict[str, set[asyncio.Future[None]]] = {}
 
     async def run(self, turn: str | None, work: Coroutine[Any, Any, T]) -> T:
-        """Await a change, which runs to completion if the caller is cancelled.
+        """Await a change, which is completed even if the caller is cancelled.
 
         Args:
             turn: The chat's turn that makes it; None for none.
@@ -123,7 +123,7 @@ CREATE TABLE IF NOT EXISTS changes (
     data TEXT NOT NULL
 ) STRICT;
 
--- Which cells they are about, which is known without reading all sources and outputs, and
+-- The cells that they concern, to be found without reading all sources and outputs, and
 -- whether a person has kept what was done to them. The action of a run is ``run``.
 CREATE TABLE IF NOT EXISTS touched (
     entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
@@ -206,7 +206,7 @@ WHERE entry = :entry AND cell = coalesce(:cell, cell)
   AND EXISTS (SELECT 1 FROM entries WHERE id = touched.entry AND path = :path)
 """
 
-# That a cell is deleted settles what was done to it before.
+# Keeping the deletion of a cell also keeps its earlier changes.
 _KEEP_BEFORE_DELETION = """
 UPDATE touched SET kept = 1 FROM (
     SELECT cell, max(entry) AS last FROM touched JOIN entries ON id = entry
@@ -252,7 +252,7 @@ class JournalEntry:
         summary: A short description.
         changes: The changes, if the query includes them.
         note: A further note, for example that outputs were too large to store.
-        kept: The keys of the cells of which a person keeps the change, in entries that can be undone.
+        kept: The keys of the cells with changes that a person keeps, in entries that can be undone.
         model: The model that answered in the chat, if the query includes it.
     """
 
@@ -278,11 +278,11 @@ class JournalEntry:
 
 
 class Journal:
-    """The journal of a server or an nb project: a SQLite file, used on its own thread.
+    """The journal of a server or an nb project: a SQLite file, used on a dedicated thread.
 
     Several servers may use the same file. It has mode 0600, in a folder of mode 0700, and is created
-    at first use. An unreadable file is renamed and a new one is created, so that notebooks can be
-    changed anyway.
+    at first use. An unreadable file is renamed and a new one is created, so that notebooks can
+    still be changed.
 
     Args:
         database: The file.
@@ -318,19 +318,19 @@ class Journal:
         undone: Mapping[int, Sequence[Change]] | None = None,
         run: str = "",
     ) -> int:
-        """Record what was changed, refused or run, or a run that begins; return the entry's id.
+        """Record a change, a refusal, a run or the start of a run; return the entry's id.
 
         It is on disk when this returns. Outputs of more than a megabyte per cell are left out.
 
         Args:
-            caller: Who did it.
+            caller: The caller that did it.
             path: The notebook; empty for none.
             tool: The tool's name.
             summary: A short description.
             kind: What it was.
             state: ``intended`` for a run that begins.
             note: A further note.
-            turn: The chat's turn; None for the caller's own.
+            turn: The chat's turn; None for the caller's turn.
             changes: The changes, in order.
             undone: The changes that these undo, by entry. An entry with other changes keeps those and can
                 still be undone.
@@ -442,7 +442,7 @@ class Journal:
     async def standing(
         self, path: str, reader: str, entries: Collection[int]
     ) -> list[JournalEntry]:
-        """Return those of these changes to a notebook that were not undone, newest first.
+        """Return the changes of these entries to a notebook that were not undone, newest first.
 
         Args:
             path: The notebook.
@@ -483,7 +483,7 @@ class Journal:
         return await self._database.run(select)
 
     async def keep(self, path: str, chosen: Mapping[int, Collection[str] | None]) -> None:
-        """Note that a person keeps changes, which are not pending any more. They can still be undone.
+        """Record that a person keeps changes: they are no longer pending, but can still be undone.
 
         Args:
             path: The notebook.
@@ -510,7 +510,7 @@ class Journal:
         since: int | None = None,
         turn: str | None = None,
     ) -> list[JournalEntry]:
-        """Return the caller's own entries that were not undone, newest first, with their changes.
+        """Return the caller's entries that were not undone, newest first, with their changes.
 
         Args:
             caller: The caller. Without a key there are none, because sessions of a user cannot be
@@ -561,7 +561,7 @@ class Journal:
     async def deleted(self, path: str) -> None:
         """Detach the entries of a deleted notebook, or of those in a deleted folder, from its path.
 
-        They are no longer found by that path, which another notebook may get, and cannot be undone.
+        They can no longer be found by that path, which another notebook may get, or undone.
         """
         await self._database.run(lambda db: _detach(db, path))
 
@@ -590,7 +590,7 @@ class Journal:
 
 
 def _mark_undone(db: sqlite3.Connection, undone: Mapping[int, Sequence[Change]], by: int) -> None:
-    """Mark entries as undone; those with further changes keep these."""
+    """Mark entries as undone; an entry keeps its changes that were not undone."""
     for entry, data in db.execute(_CHANGES, (json.dumps(list(undone)),)).fetchall():
         if left := standing(decode_changes(data), undone[entry]):
             db.execute(
@@ -725,8 +725,8 @@ class ActivityFeed:
 
         Args:
             notebook: The notebook.
-            running: What runs now.
-            user: The user who is shown what their agents point to.
+            running: The cells that run now.
+            user: The user who sees the cells that their agents point to.
         """
         subscriber = _Subscriber(notebook, user)
         for activity in running:

@@ -74,7 +74,7 @@ class PermissionRequest:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether its notebook was renamed or deleted since: another one may have its path."""
+        """Whether its notebook was renamed or deleted since: another notebook may have its path."""
         return not is_at(self.about, self.notebook)
 
     @property
@@ -113,7 +113,7 @@ class PermissionRequest:
 
 
 def is_at(notebook: Notebook | None, path: str | None) -> bool:
-    """Return whether a notebook is at a path, as it was when something was asked about it."""
+    """Return whether a notebook is still at the path that a request was about."""
     return notebook is None or (notebook.path == path and not notebook.is_deleted)
 
 
@@ -261,7 +261,7 @@ class Approval:
         """Check that only the approved code will run, in the approved notebook.
 
         Raises:
-            Conflict: The code or the notebook is another.
+            Conflict: The code or the notebook is not the approved one.
         """
         if path != self.proposal.notebook or not self._sources.issuperset(
             map(source_hash, sources)

@@ -67,7 +67,7 @@ class StandingInfo(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """An approval for a notebook, or without one for the session of a caller."""
+    """An approval for a notebook, or, without a notebook, for the session of a caller."""
 
     caller: Caller
     effect: Effect
@@ -276,7 +276,7 @@ class PermissionPolicy:
         self._where = where
         self._pending: dict[str, PermissionRequest] = {}
         # Requests that an approver asks during the call, with the answer from another interface.
-        # It is None if the notebook has gone.
+        # The answer is None if the notebook is gone.
         self._asking: dict[str, asyncio.Future[Reply | None]] = {}
         # Answers for one exact call (identity, hash), with its notebook, consumed when the call is
         # repeated.
@@ -285,7 +285,7 @@ class PermissionPolicy:
         self._feed = PermissionFeed()
 
     def mode(self, caller: Caller) -> Mode:
-        """Return the effective mode of a caller: its own, limited by the administrator's cap."""
+        """Return the effective mode of a caller: its mode, limited by the administrator's cap."""
         return capped(caller.mode, self._cap)
 
     def decision(
@@ -406,12 +406,12 @@ class PermissionPolicy:
         return self._feed.follow(user, lambda: self.pending(user))
 
     def answer(self, user: str, permission_id: str, answer: Answer, message: str = "") -> None:
-        """Record a person's answer to one of their own requests.
+        """Record a person's answer to one of their requests.
 
         Raises:
             NotFound: The user has no pending request of that id.
             InvalidArguments: The answer is not valid for this request
-                (`PermissionRequest.answers`), or the message is too long or not with a denial.
+                (`PermissionRequest.answers`), or the message is too long or without a denial.
         """
         self._expire()
         request = self._pending.get(permission_id)

@@ -50,8 +50,8 @@ class SessionKey:
 
     Attributes:
         user: The user. Sessions of different users are independent.
-        name: The session: a caller's own, or a name that several callers share. Empty for a kernel of
-            one call.
+        name: The session: a caller's private one, or a name that several callers share. Empty for a
+            kernel of one call.
         folder: The folder that its code runs in, relative to the root; empty for the root.
     """
 
@@ -94,7 +94,7 @@ class PythonSessions:
 
     Attributes:
         kernels: Starts and stops kernels.
-        bindings: Knows which kernels belong to notebooks.
+        bindings: Determines which kernels belong to notebooks.
         notices: Notifies callers that variables are lost.
         max_sessions: Maximum session kernels of a user.
         idle_after: Seconds without use after which a session is closed.
@@ -212,11 +212,11 @@ class PythonSessions:
             session.resetting = False
 
     def drop(self, session: PythonSession, event: str = "") -> Coroutine[Any, Any, None]:
-        """Take the kernel from a session; what is returned shuts it down, also if it is cancelled.
+        """Take the kernel from a session; return a coroutine that shuts it down, even if cancelled.
 
         Args:
             session: The session; its next run starts another kernel.
-            event: What happened to the kernel, for a notice to the session's owners; empty for no notice.
+            event: The event of the kernel, for a notice to the session's owners; empty for no notice.
         """
         kernel_id, session.kernel_id = session.kernel_id, ""
         for owner in session.owners if event else ():
@@ -260,18 +260,18 @@ class PythonSessions:
                 logger.warning("A session kernel could not be shut down: %s", error.message)
 
     async def _close_session(self, session: PythonSession, why: str) -> None:
-        # At once: the caller, who may be another one, may be cancelled.
+        # Removed before the await: the caller may be cancelled, or be another session's.
         del self._sessions[session.key]
         await self.drop(session, f"was shut down {why}")
 
     async def _shut_down(self, kernel_id: str) -> None:
-        """Shut a kernel down, unless it is a notebook's or has ended."""
+        """Shut down a kernel, unless it is a notebook's or has ended."""
         if kernel_id and not await self.bindings.paths_of(kernel_id):
             with suppress(KernelNotFound):
                 await self.kernels.shutdown(kernel_id)
 
     def on_kernel_end(self, event: KernelEvent) -> None:
-        """Note the end of a session's kernel. One that crashed is not to be restarted by its manager."""
+        """Handle the end of a session's kernel. Its manager must not restart a crashed one."""
         if event.kind == "restarted":
             return
         self.bridge.forget(event.kernel_id)
@@ -308,7 +308,7 @@ class SessionSupervisor:
     async def before_step(self, run: Run, step: Step) -> None:
         """Ensure that the session has a live kernel, reset it on request, and set up its environment.
 
-        All of it within the turn of the session's kernel, which is assigned to the run first.
+        This happens within the turn of the session's kernel, which is assigned to the run first.
         """
         session = self.session
         if step in self.resets and session.kernel_id in ("", run.kernel_id):
@@ -322,7 +322,7 @@ class SessionSupervisor:
         run.kernel_id = session.kernel_id
 
     async def after_step(self, run: Run, step: Step) -> bool:
-        """Return whether to run the step again, which is so after the kernel crashed in it."""
+        """Return whether to run the step again: the kernel crashed in it."""
         session, ended = self.session, step.execution
         if ended is None:
             return False

@@ -1,4 +1,4 @@
-"""Changes as the journal stores them: strict JSON, without the outputs that are too large."""
+"""Changes as the journal stores them: strict JSON, without outputs that are too large."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def encode_changes(changes: Sequence[Change]) -> tuple[str, str]:
             if stored is not content:
                 item["outputs_kept"] = change.keeps_outputs
             item[name] = None if stored is None else _content(stored)
-        if change.outputs_kept is not None:  # It was stored without the outputs before.
+        if change.outputs_kept is not None:  # It was already stored without the outputs.
             item["outputs_kept"] = change.outputs_kept
         elif item.get("outputs_kept") is False:
             left_out[change.cell] = None
@@ -60,7 +60,7 @@ def decode_changes(data: str) -> tuple[Change, ...]:
 
 
 def standing(stored: Sequence[Change], undone: Sequence[Change]) -> list[Change]:
-    """Return the stored changes of an entry without the undone ones; of equal ones, the last was undone."""
+    """Return an entry's stored changes without the undone ones; among equal ones, the last was undone."""
     counts = Counter(map(_identity, undone))
     left: list[Change] = []
     for change in reversed(stored):

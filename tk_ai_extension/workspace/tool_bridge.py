@@ -63,7 +63,7 @@ class ToolBridge:
     ) -> dict[str, str]:
         """Return the environment variables for a caller's code in a kernel.
 
-        The token is the caller's in this kernel, with the caller's current mode and tools.
+        The token is for the caller in this kernel, with the caller's current mode and tools.
         """
         path = await self._socket.open()
         state = path.with_name(f"{kernel_id}.json")

@@ -59,7 +59,7 @@ _home = os.getcwd()  # noqa: PTH109 - os.chdir takes it
 
 def enter(text):
     """Set the working directory, `sys.path` and variables (in JSON) for the next code of this kernel."""
-    os.environ.pop("JPY_SESSION_NAME", None)  # This kernel belongs to no notebook.
+    os.environ.pop("JPY_SESSION_NAME", None)  # This kernel does not belong to a notebook.
     os.environ.update(json.loads(text))
     os.chdir(_home)
     if _home not in sys.path:

@@ -42,7 +42,7 @@ MAX_SOURCE = 100_000
 
 @dataclass(frozen=True, slots=True)
 class NetChange:
-    """What several changes did to one cell.
+    """The net effect of several changes on one cell.
 
     Attributes:
         notebook: The path.
@@ -54,7 +54,7 @@ class NetChange:
         diff: The removed and added lines, as the event `cell_change` has them.
         truncated: Whether a source is too long: then the diff is empty.
         entries: The journal entries of the changes; empty if a person keeps all of them.
-        author: The name that people see, of who made the last change.
+        author: The displayed name of the author of the last change.
         time: The time of the last change, in seconds since the epoch.
         yours: Whether your agents made all changes.
     """
@@ -76,12 +76,12 @@ class NetChange:
 def net_changes(entries: Sequence[JournalEntry], user: str) -> list[NetChange]:
     """Return the net changes by cell, in the order of each cell's first change.
 
-    A cell that was inserted and deleted again is left out, and so is one that is as it was. What a
-    person keeps counts only where nothing else was changed in the cell.
+    A cell that was inserted and deleted again is left out, and so is an unchanged one. Changes that a
+    person keeps count only if the cell has no others.
 
     Args:
         entries: The entries, newest first, with their changes.
-        user: Who reads them.
+        user: The user who reads them.
     """
     by_cell: dict[tuple[str, str], list[tuple[JournalEntry, Change]]] = {}
     for entry in reversed(entries):
@@ -100,7 +100,7 @@ def _net(
     changes = [change for _, change in done]
     entries = list({entry.id: entry for entry, _ in done}.values())
     last = changes[-1]
-    # A move has the content, too, so that the first and the last change have the two sides.
+    # Moves have the content too, so the first and the last change always have both sides.
     before, after = changes[0].before, last.after
     if before is None and after is None and _is_edited_between(changes):
         before = last.before
@@ -130,7 +130,7 @@ def _net(
 
 
 def _is_edited_between(changes: Sequence[Change]) -> bool:
-    """Return whether somebody else changed the source between two of these changes of a cell."""
+    """Return whether others changed the source between two of these changes of a cell."""
     return any(
         one.after is not None and two.before is not None and one.after.source != two.before.source
         for one, two in pairwise(changes)
@@ -164,7 +164,7 @@ class UndoPlan:
     Attributes:
         operations: The operations, applied all or none.
         entries: The changes that are undone, in order, by the ids of their entries, newest entry first.
-        left: Sentences that say which changes stay, and why.
+        left: Sentences about the changes that stay, with reasons.
         stayed: The keys of the cells of these changes.
     """
 
@@ -213,8 +213,8 @@ def plan_undo(
     Args:
         entries: The entries, newest first, with their changes (`Journal.undoable`).
         snapshot: The current notebook.
-        outputs: The outputs of the cells of `compared_outputs`, by key. A cell that is missing counts
-            as run since.
+        outputs: The outputs of the cells of `compared_outputs`, by key. A missing cell counts as run
+            since.
     """
     target = _Target(snapshot, outputs)
     undone: dict[int, Sequence[Change]] = {}
@@ -232,7 +232,7 @@ def plan_undo(
 def inverse_operations(
     changes: Sequence[Change], snapshot: Snapshot, outputs: Mapping[str, Outputs] = _NONE
 ) -> tuple[list[Operation], list[str], list[Change]]:
-    """Return the operations that undo changes, sentences that say which stay, and those that are undone.
+    """Return the operations that undo changes, sentences about those that stay, and those that are undone.
 
     A change stays if the cell's source, type or outputs have changed since, if the cell was deleted,
     or if another cell has its id now.
@@ -259,9 +259,9 @@ class _Row:
         count: Its execution count in the model.
         found: Its outputs in the snapshot; None if they are not known.
         content: Its new content; None while it is unchanged.
-        place: Why it is where it is: it is there in the notebook; the plan has put it back below the cell
-            that was above it, or at its old index since that cell is gone; or somebody moved it.
-        sets_outputs: Whether ``content`` has the outputs to restore; otherwise the cell keeps its own.
+        place: The reason for its position: it is there in the notebook; the plan has put it back below the
+            cell that was above it, or at its old index if that cell is gone; or it was moved.
+        sets_outputs: Whether ``content`` has the outputs to restore; otherwise the cell keeps its outputs.
         ran: Whether it ran after the last of the changes that are undone.
         whole: Whether fields change that operations cannot set (metadata, attachments). Then the
             cell is deleted and inserted again with its id.
@@ -292,7 +292,7 @@ class _Row:
         return cls(cell, cell.id, cell.type, cell.hash, found, cell.execution_count, found)
 
     def has_outputs_of(self, content: CellContent) -> bool:
-        """Return whether its outputs are those that a change has left, and not of a later run."""
+        """Return whether its outputs are from a change, and not from a later run."""
         if self.outputs is None or self.count != content.execution_count:
             return False
         return same_outputs(self.outputs, content.outputs)
@@ -319,12 +319,12 @@ class _Target:
         self._by_id: defaultdict[str, list[_Row]] = defaultdict(list)
         for row in self._rows:
             self._by_id[row.id or ""].append(row)
-        # Those of the notebook, and of what the plan makes of it: the mark of a cell without an id changes.
+        # The marks in the notebook and in the planned result: the mark of a cell without an id changes.
         self._marks = {row.mark for row in self._start}
         self._is_blank = not any(cell.source.strip() for cell in snapshot.cells)
         # If a change of a cell stays, its earlier changes stay too.
         self.blocked: dict[str, None] = {}
-        # The same for all cells without an id: their positions may have shifted.
+        # Likewise for all cells without an id: their positions may have shifted.
         self._numbers_blocked = False
         # Changes of cells that are kept as they are: they stay, and can be undone another time.
         self._kept: list[Change] = []
@@ -349,7 +349,7 @@ class _Target:
     def operations(self) -> list[Operation]:
         """Return the operations from the snapshot to the model. Cells have their keys of the snapshot.
 
-        A cell that ran since and gets the same source again keeps its outputs; `left` says so.
+        A cell that ran since and gets the same source again keeps its outputs; `left` has a sentence for it.
         """
         deleted = set(self._start) - {row for row in self._rows if not row.whole}
         operations: list[Operation] = [
@@ -374,7 +374,7 @@ class _Target:
             self.blocked[cell.key] = None
 
     def without_kept(self, changes: Sequence[Change]) -> list[Change]:
-        """Return these changes without those of cells that `operations` kept as they are."""
+        """Return these changes without those of cells that `operations` left unchanged."""
         kept = {id(change) for change in self._kept}
         return [change for change in changes if id(change) not in kept]
 
@@ -456,7 +456,7 @@ class _Target:
         return None
 
     def _put_back(self, change: Change, row: _Row) -> None:
-        """Insert a cell below the one that was above it; at its old index if that is gone."""
+        """Insert a cell below the one that was above it, or at its old index if that cell is gone."""
         previous = self._previous(change)
         index = change.index if change.index_before is None else change.index_before
         if previous is not None and previous is not row:
@@ -468,8 +468,8 @@ class _Target:
     def _is_where_it_was_put(self, change: Change, row: _Row) -> bool:
         """Return whether a neighbour of a moved cell shows that it was not moved again.
 
-        Others may have put a cell between, or moved the other one. A cell that the plan itself has put
-        below this one, or at an index, shows nothing.
+        Others may have inserted a cell between them, or moved the neighbour. A cell that the plan has put
+        below this one, or at an index, proves nothing.
         """
         if not _by_id(change) and row.hash != source_hash(_content(change).source):
             return False
@@ -516,12 +516,12 @@ def _edits(row: _Row, cell: Cell, content: CellContent) -> list[Operation]:
 
 
 def _later_run(change: Change, row: _Row) -> str | None:
-    """Return why the outputs of a later run stay, and with them the change; None if it can be undone."""
+    """Return the reason why a later run's outputs, and so the change, stay; None if it can be undone."""
     if change.keeps_outputs:
         return None
     ran = not row.has_outputs_of(_content(change))
     if change.action == "replace":
-        # Outputs of a source that is undone go with it: see `_Target.operations`.
+        # Outputs of an undone source are removed with it: see `_Target.operations`.
         row.ran = row.ran if row.sets_outputs else ran
         return None
     if _is_too_large(change):
@@ -561,7 +561,7 @@ MANY = 2_000
 """Maximum cells that are processed on the event loop, which takes about 10 ms."""
 
 COMPARED = 100
-"""The number of cells that take as long as to compare the outputs of one."""
+"""The number of cells that take as long to process as the comparison of one cell's outputs."""
 
 
 async def run_off_loop_if_large(cells: int, work: Callable[[], T]) -> T:
@@ -576,7 +576,7 @@ class TakenBack:
     Attributes:
         notebook: The path.
         cells: The keys of the restored cells.
-        left: Sentences that say which changes stay, and why.
+        left: Sentences about the changes that stay, with reasons.
         stayed: The known keys of the cells of these changes.
     """
 
@@ -593,7 +593,7 @@ async def plan_entries(
     changes = [change for entry in entries for change in entry.changes]
     outputs = await read_compared(document, changes, snapshot)
     make = partial(plan_undo, entries, snapshot, outputs)
-    # To compare outputs takes time, too.
+    # Comparing outputs takes time, too.
     return await run_off_loop_if_large(len(snapshot.cells) + COMPARED * len(outputs), make)
 
 
@@ -619,7 +619,7 @@ async def undo_entries(
 ) -> list[TakenBack]:
     """Undo journal entries, all or none in each notebook.
 
-    An error of one notebook is the reason why its changes stay.
+    If a notebook has an error, its changes stay, with the error as the reason.
 
     Args:
         workspace: The workspace.

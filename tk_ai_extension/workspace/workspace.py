@@ -104,7 +104,7 @@ class NotebookManager:
     """Names and the current notebook of each caller.
 
     Names belong to one caller. A notebook's kernel is the same for all callers, so a replaced kernel
-    is replaced for everybody. A caller without a key has no current notebook and no names, because
+    is replaced for all callers. A caller without a key has no current notebook and no names, because
     sessions of the same user cannot be distinguished.
 
     Args:
@@ -349,7 +349,7 @@ class Workspace:
         self.python = PythonSessions(self.kernels, self.sessions, self.notices)
         self._unsubscribe = self.kernels.subscribe(self._on_kernel_event)
         self._tasks = BackgroundTasks(logging.getLogger(__name__))
-        # By kernel: updates by other clients' code to displays of cells that tools ran.
+        # For each kernel: updates by other clients' code to displays of cells that tools ran.
         self._foreign_updates: dict[str, DisplayUpdates] = {}
         self.on_forget: list[Callable[[Caller], None]] = []
         """Functions that are called with each caller after its session has ended."""
@@ -391,7 +391,7 @@ class Workspace:
         return await self.store.open(self.path(caller, notebook, tool=tool))
 
     def active_tab(self, caller: Caller) -> Tab:
-        """Return the tab that the caller's user looks at.
+        """Return the tab that the caller's user is looking at.
 
         Raises:
             NotOpen: No page of theirs has a notebook open.
@@ -435,7 +435,7 @@ class Workspace:
             KernelStartFailed: The kernel did not start.
             NotebookNotFound: There is no notebook, or it was deleted while its kernel started.
         """
-        # The notebook may be renamed during this: its path is read again for each use.
+        # The notebook may be renamed at any await: its path is read again for each use.
         notebook = self.by_path.at(path)
         async with notebook.starting:
             present = await self.kernel_of(notebook.path)
@@ -451,7 +451,7 @@ class Workspace:
             document = await self.store.open(notebook.path)
             name = kernel_name or (await document.read()).kernel_name
             started = await self.kernels.start(name, path=notebook.path)
-            # Also if the caller is cancelled: the kernel has no other owner.
+            # Even if the caller is cancelled: the kernel has no other owner.
             bound = await run_to_completion(self._bind_started(notebook, started))
             if gone is not None:
                 self._report_new_kernel(notebook, gone, bound)
@@ -470,8 +470,8 @@ class Workspace:
         return bound
 
     def _report_new_kernel(self, notebook: Notebook, gone: str, new: str) -> None:
-        """Note that a notebook has another kernel, and notify those who have connected it."""
-        if gone in self.kernels.ids():  # For example, it went with the notebook to another name.
+        """Record that a notebook has another kernel, and notify the callers that have connected it."""
+        if gone in self.kernels.ids():  # For example, it moved with the notebook to another name.
             notebook.kernel_id = new
             concerned = {each.caller for each in self.notebooks.connections(notebook)}
             what = "has a new kernel. Its former one belongs to another notebook."
@@ -504,7 +504,7 @@ class Workspace:
 
     async def renamed(self, old: str, new: str) -> None:
         """Follow the rename of a notebook or a folder; a former notebook at the new path is gone."""
-        # Without awaiting in between: the next cell of a run finds the document at the new path.
+        # No await in between: the next cell of a run finds the document at the new path.
         renamed, deleted = self.by_path.rename(old, new)
         await self._detach(deleted)
         for former, notebook in renamed.items():
@@ -514,15 +514,15 @@ class Workspace:
     async def deleted(self, path: str) -> None:
         """Follow the deletion of a notebook or a folder.
 
-        Another notebook may get its name: nothing of this one is then carried out there.
+        Another notebook may get its name: pending work of this one is then not done there.
         """
         await self._detach(self.by_path.delete(path))
         await self.journal.deleted(path)
 
     async def replaced(self, path: str) -> None:
-        """Forget what belongs to the content of a notebook that was replaced by another one.
+        """Forget the state about the content of a notebook that was replaced by another one.
 
-        Who has connected the notebook keeps it, and its kernel.
+        Callers that have connected the notebook keep it, and its kernel.
         """
         notebook = self.by_path.at(path)
         notebook.forget_content()
@@ -530,7 +530,7 @@ class Workspace:
         await self.journal.deleted(path)
 
     async def _detach(self, deleted: Sequence[Notebook]) -> None:
-        """Withdraw requests about former paths, and notify those who have connected deleted notebooks."""
+        """Withdraw requests about former paths, and notify callers that have connected deleted notebooks."""
         self.policy.withdraw_outdated()
         for managed in chain.from_iterable(map(self.notebooks.connections, deleted)):
             runs = managed.kernel_id in self.kernels.ids()

@@ -102,7 +102,7 @@ class ReportedCall:
     is_shown: bool = False
 
     def add(self, update: ToolCallStart | ToolCallUpdate) -> None:
-        """Add what a ``tool_call``, a ``tool_call_update``, or a permission request reports."""
+        """Add the fields of a ``tool_call``, a ``tool_call_update``, or a permission request."""
         said = {name: getattr(update, name) for name in ToolCallUpdate.model_fields}
         self.report = self.report.model_copy(update={k: v for k, v in said.items() if v})
 

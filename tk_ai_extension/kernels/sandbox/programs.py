@@ -232,7 +232,7 @@ def _podman(mounts: Mapping[Path, str], fixed: Mapping[Path, int], private: Path
 
 
 PROGRAMS = {"bubblewrap": ("bwrap", _bubblewrap), "podman": ("podman", _podman)}
-"""For each kind of sandbox, its program, and its options for what is mounted."""
+"""For each kind of sandbox, its program, and a function that returns its options for the mounts."""
 
 
 class Diagnosis(NamedTuple):
@@ -368,7 +368,7 @@ def find_program(
     """Return a command with its program's path, and the folders that the program needs to be seen.
 
     These are its installation (``/opt/julia`` for ``/opt/julia/bin/julia``), and the one under a virtual
-    environment. Sandboxed code may have written the files of the project: what they name is not shown,
+    environment. Sandboxed code may have written the project's files: folders that they name are not shown,
     except this process's Python.
 
     Raises:

@@ -32,7 +32,7 @@ def share_kernel(
     """Share a project's kernel, replacing the previously shared one.
 
     Programs launch the kernelspec's argv, the relay, with this interpreter, so they do not need this
-    package in their own environments.
+    package in their environments.
 
     Args:
         folder: The project's ``.nb``.

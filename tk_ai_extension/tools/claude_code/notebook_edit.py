@@ -26,7 +26,7 @@ class CellEdited(CellsChanged):
     notebook_path: str
     """The path from the call."""
     edit_mode: EditMode
-    """What was done. A replace one past the last cell is an insert."""
+    """The action that was done. A replace one past the last cell is an insert."""
     cell_id: str
     """The cell's id; `cell-N` in a notebook without ids."""
     cell_type: CellKind

@@ -154,7 +154,7 @@ def _undone(left: Sequence[str]) -> str:
 
 
 async def _roll_back(context: ToolContext, path: str, applied: editing.JournaledEdit) -> list[str]:
-    """Undo the changes, even if others edit the notebook at the same time; return why some stay."""
+    """Undo the changes, even if others edit the notebook concurrently; return the reasons if some stay."""
     why = ""
     # A cell that is edited between plan and commit keeps its change in the next plan.
     for _ in range(len(applied.changes) + 1):
@@ -170,7 +170,7 @@ async def _roll_back(context: ToolContext, path: str, applied: editing.Journaled
 async def _try_roll_back(
     context: ToolContext, path: str, applied: editing.JournaledEdit
 ) -> list[str]:
-    """Undo the changes of cells that were not edited since; return why others stay.
+    """Undo the changes of cells that were not edited since; return the reasons why others stay.
 
     Raises:
         Conflict, CellNotFound, InvalidArguments: The notebook changed during the undo; nothing was undone.
@@ -200,7 +200,7 @@ class _Touched:
 
     Attributes:
         by: The operation, for messages.
-        source: The source that it leaves; None if it deletes the cell.
+        source: The source after it; None if it deletes the cell.
     """
 
     by: str
@@ -208,7 +208,7 @@ class _Touched:
 
 
 class _Batch:
-    """Plans operations in order: each one sees the sources that those before it leave.
+    """Plans operations in order: each one sees the sources after the preceding ones.
 
     Args:
         context: The context of the call.
@@ -220,10 +220,10 @@ class _Batch:
         self._touched: dict[str, _Touched] = {}
 
     def plan(self, operation: CellOperation, number: int) -> Operation:
-        """Return what an operation does.
+        """Return the planned operation.
 
         Raises:
-            InvalidArguments: It lacks a field or has a foreign one, or it contradicts an earlier one.
+            InvalidArguments: It lacks a field, has a foreign one, or contradicts an earlier operation.
             CellNotFound, Conflict: See `Snapshot.find` and `editing.expected_hash`.
         """
         name, snapshot = f"{number} ({operation.action})", self._snapshot
@@ -252,7 +252,7 @@ class _Batch:
         )
 
     def _write(self, operation: CellOperation, name: str) -> Operation:
-        """Return the replacement or the deletion of a cell, as the operations before leave it."""
+        """Return the replacement or deletion of a cell, after the preceding operations."""
         cell, version = self._snapshot.find(_given(operation.cell, "cell", name))
         expect = editing.expected_hash(
             self._context.workspace, self._context.caller, self._snapshot, cell, version
@@ -279,7 +279,7 @@ class _Batch:
         return Replace(cell.key, source, operation.cell_type, expect=expect)
 
     def _earlier(self, cell: Cell, name: str) -> _Touched | None:
-        """Return what the operations before did to a cell.
+        """Return the effect of the preceding operations on a cell.
 
         Raises:
             InvalidArguments: One of them deletes it.

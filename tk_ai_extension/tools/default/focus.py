@@ -1,4 +1,4 @@
-"""What the person looks at in JupyterLab, and cells that an agent shows them."""
+"""The focus of the person in JupyterLab, and cells that an agent shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_NAMED = 20
 
 
 class PersonFocus(BaseModel):
-    """The notebook that a person looks at, its active cell, and what is selected there."""
+    """The notebook that a person looks at, its active cell, and the selection in it."""
 
     notebook: str
     cell: str | None = None
@@ -25,7 +25,7 @@ class PersonFocus(BaseModel):
     execution_count: int | None = None
     first_line: str = ""
     selected_cells: str | None = None
-    """Several selected cells, as tools take them in `cells`."""
+    """Several selected cells, in the form of the argument `cells`."""
     selected_text: str | None = None
     """The text that is selected in the cell."""
     lines: str | None = None
@@ -45,7 +45,7 @@ class PersonFocus(BaseModel):
 
 
 def focus_in(context: ToolContext, tab: Tab, snapshot: Snapshot) -> PersonFocus:
-    """Return what the person looks at in a tab; cells that are gone are left out."""
+    """Return the person's focus in a tab; cells that are gone are left out."""
     seen, focus = tab.focus, PersonFocus(notebook=tab.path)
     chosen = [cell for key in seen.selected if (cell := snapshot.get(key)) is not None]
     if len(chosen) > MAX_NAMED:
@@ -65,7 +65,7 @@ def focus_in(context: ToolContext, tab: Tab, snapshot: Snapshot) -> PersonFocus:
 
 
 async def person_focus(context: ToolContext) -> PersonFocus:
-    """Return what the caller's person looks at.
+    """Return the focus of the caller's person.
 
     Raises:
         NotOpen: They have no notebook open.

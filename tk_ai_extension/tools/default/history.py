@@ -47,7 +47,7 @@ class _UndoPlan(EditPlan):
     Attributes:
         entries: The entries that are undone, at least in part, newest first.
         undone: The changes that are undone, by entry.
-        left: Sentences that say which changes stay, and why.
+        left: Sentences about the changes that stay, with reasons.
     """
 
     entries: tuple[JournalEntry, ...] = ()

@@ -165,7 +165,7 @@ async def _creation(
     kernel_name: str | None,
     cells: tuple[tuple[CellKind, str], ...] = (),
 ) -> CreationPlan:
-    """Return the plan of a notebook for a kernelspec, by default the server's default one.
+    """Return the plan of a new notebook for a kernelspec, by default the server's default one.
 
     Raises:
         InvalidArguments: No kernelspec of that name is installed.
@@ -240,7 +240,7 @@ async def use_notebook(
             )
         creation = await _creation(context, path, kernel_name)
         if creation.kernelspec is None:
-            # Fail before the notebook is created: no kernel could run it.
+            # Fail before the notebook is created: there is no kernel to run it.
             raise InvalidArguments(
                 "The server's default kernelspec is not installed.",
                 hint="Pass kernel_name (see list_kernels). For Python: `pip install ipykernel`.",

@@ -28,7 +28,7 @@ LINE = 100
 READ_BUDGET = 40_000
 """Default maximum characters of a notebook in one result."""
 BESIDE = 20
-"""Characters that a cell counts beside its text, for its marker."""
+"""Characters that a cell counts in addition to its text, for its marker."""
 MAX_BUDGET = 1_000_000_000
 """More characters than any notebook has."""
 
@@ -36,7 +36,7 @@ MAX_BUDGET = 1_000_000_000
 def cell_states(
     context: ToolContext, snapshot: Snapshot, cells: Iterable[Cell] | None = None
 ) -> dict[str, CellState]:
-    """Return the states of all code cells, or of those given, by key."""
+    """Return the states of all code cells, or of the given ones, by key."""
     workspace = context.workspace
     notebook = workspace.by_path.at(snapshot.path)
     running = {
@@ -111,7 +111,7 @@ async def list_cells(
     shown = snapshot.cells[start : start + limit]
     state = cell_states(context, snapshot, shown)
     short = snapshot.short_keys
-    # A line of these shows the whole source, so that they count as read.
+    # These lines show the whole source, so the cells count as read.
     whole = {cell.key: cell for cell in shown if cell.source == cell.first_line[:LINE]}
     editing.mark_seen(workspace, caller, snapshot, whole.values())
     return CellList(
@@ -200,7 +200,7 @@ async def read_cell(
         result.output, result.artifact = presented.text, presented.artifact
         result.data = list(presented.data)
         result.with_images(presented.images)
-    # A call that fails before shows no source.
+    # A call that failed before this shows no source.
     editing.mark_seen(workspace, caller, snapshot, [found])
     return result
 
@@ -217,7 +217,7 @@ class NotebookRead(Result):
     """The ids of the cells in the text."""
     next_range: str | None = None
     artifact: str | None = None
-    """The whole text, if `text` is shortened within a cell and is no JSON."""
+    """The whole text, if `text` is shortened within a cell and is not JSON."""
     warnings: list[str] = Field(default_factory=list)
 
     def as_text(self) -> str:
@@ -260,7 +260,7 @@ async def read_notebook(
     if lines is None:
         editing.mark_seen(workspace, caller, snapshot, shown)
     else:
-        # Parts of cells: no cell counts as read, and none can be written back.
+        # Parts of cells: they do not count as read, and cannot be written back.
         content, shown = celltext.select_lines(content, lines), []
     return NotebookRead(
         notebook=document.path,
@@ -391,7 +391,7 @@ async def _raw(
 
 
 _BESIDE_CELLS = 2_000
-"""Maximum characters of a notebook besides its cells, before the result is shortened."""
+"""Maximum characters of a notebook apart from its cells, before the result is shortened."""
 
 
 def _encoded(value: Json) -> str:

@@ -113,7 +113,7 @@ async def search_cells(
 def _shown(
     context: ToolContext, found: list[_Found], limit: int, notices: list[str]
 ) -> SearchResult:
-    """Return the result with the first matches. The cells that these show in full count as read."""
+    """Return the result with the first matches. Cells that are shown in full count as read."""
     shown = found[:limit]
     for each in shown:
         if each.is_whole:

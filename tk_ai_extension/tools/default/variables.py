@@ -68,7 +68,7 @@ async def query_kernel(
 
     async with context.workspace.queries.turn(kernel_id):
         await _check_idle(context.workspace, kernel_id, tool)
-        # Also if the caller is cancelled: the kernel would still be answering.
+        # Even if the caller is cancelled: the kernel would still be answering.
         execution = await run_to_completion(_run(context, kernel_id, request))
     if execution.status == "timed_out":
         raise KernelBusy(

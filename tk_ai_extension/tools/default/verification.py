@@ -27,7 +27,7 @@ class VerificationPlan:
     Attributes:
         document: The notebook.
         snapshot: The notebook as it was read: these sources run.
-        rules: What the comparison ignores.
+        rules: The differences that the comparison ignores.
         kernel_name: The kernelspec; None for the default one.
         wait: Seconds to wait for the end.
         timeout: Seconds after which a cell is interrupted; None for no limit.
@@ -88,8 +88,8 @@ async def verify_notebook(
     lax: SkipJsonSchema[bool] = False,
     kernel_name: SkipJsonSchema[str | None] = None,
 ) -> VerificationPlan:
-    """Run all code cells in a fresh kernel. Returns cells that fail or whose outputs differ from the stored
-    ones. The notebook and its kernel do not change.
+    """Run all code cells in a fresh kernel. Returns cells that fail, or have outputs that differ from the
+    stored ones. The notebook and its kernel do not change.
     """
     rules = ComparisonRules.of(sanitizers, ignore_times=ignore_times, lax=lax)
     path = context.workspace.path(context.caller, notebook, tool="verify_notebook")

@@ -1,4 +1,4 @@
-"""EditPlan, insert or delete cells by index, without running them."""
+"""Edit, insert or delete cells by index, without running them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def notebook(
         ),
     ] = None,
 ) -> EditPlan:
-    """EditPlan, insert or delete a cell of a notebook by index; runs nothing (see `python`). Read the cell
+    """Edit, insert or delete a cell of a notebook by index; runs nothing (see `python`). Read the cell
     before you edit or delete it. A conflict returns its source, which counts as reading it.
     """
     workspace = context.workspace

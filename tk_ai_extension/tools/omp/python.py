@@ -163,7 +163,7 @@ async def python(
 
 
 def _session_name(caller: Caller, given: str | None) -> str:
-    """Return the name of the session: the given one, which the user's callers share, or the caller's.
+    """Return the name of the session: the given one, which all callers of the user share, or the caller's.
 
     Raises:
         InvalidArguments: The name is invalid, or there is neither a name nor a caller's session.
