@@ -167,7 +167,7 @@ export interface ErrorAttachment {
   kind: 'error';
   cell: string;
 }
-/** An error: what happened and what to do. */
+/** An error: its cause and what to do. */
 export interface ErrorInfo {
   /** Stable code of the kind of error. */
   code: string;
@@ -236,7 +236,7 @@ export interface ModelsInfo {
   /** Display names of the further agents in `models`, by their names there. */
   agents?: Readonly<Record<string, string>>;
 }
-/** What several changes did to one cell. */
+/** The net effect of several changes on one cell. */
 export interface NetChange {
   /** The path. */
   notebook: string;
@@ -256,14 +256,14 @@ export interface NetChange {
   truncated: boolean;
   /** The journal entries of the changes; empty if a person keeps all of them. */
   entries: readonly number[];
-  /** The name that people see, of who made the last change. */
+  /** The displayed name of the author of the last change. */
   author: string;
   /** The time of the last change, in seconds since the epoch. */
   time: number;
   /** Whether your agents made all changes. */
   yours: boolean;
 }
-/** What changes have done, by cell. */
+/** The net effect of changes, by cell. */
 export interface NetChanges {
   changes: readonly NetChange[];
 }
@@ -338,7 +338,7 @@ export interface PermissionRequested {
 export interface PermissionSettled {
   kind: 'settled';
   id: string;
-  /** The user's answer, over any interface; or it expired; or its caller disconnected. */
+  /** The user's answer, over any interface; or that it expired or its caller disconnected. */
   outcome: Outcome;
 }
 /** A permission request is no longer pending: it was answered, or its call was stopped. */
@@ -373,7 +373,7 @@ export interface PromptInfo {
   /** The file, relative to the root or to the home folder. */
   path: string;
 }
-/** Everything that a call will do. */
+/** All effects of a call. */
 export interface Proposal {
   /** One sentence for a person. */
   title: string;
@@ -508,7 +508,7 @@ export interface TakenBack {
   notebook: string;
   /** The keys of the restored cells. */
   cells: readonly string[];
-  /** Sentences that say which changes stay, and why. */
+  /** Sentences about the changes that stay, with reasons. */
   left: readonly string[];
   /** The known keys of the cells of these changes. */
   stayed: readonly string[];
@@ -575,10 +575,10 @@ export interface ToolProgressedEvent extends EventHead {
 /** The result of an undo. */
 export interface UndoneChanges {
   undone: readonly TakenBack[];
-  /** Numbers of entries that are no changes to undo in this notebook (any more). */
+  /** Numbers of entries without changes that can be undone in this notebook (any more). */
   missing: readonly number[];
 }
-/** What was undone in each notebook, and what stays. */
+/** The undone changes and those that stay, by notebook. */
 export interface UndoneTurn {
   notebooks: readonly TakenBack[];
 }

@@ -1,4 +1,4 @@
-"""`nb chat`: prints the events of a chat's turns, and asks what the agent asks."""
+"""`nb chat`: prints the events of a chat's turns, and asks the person for approvals."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Dialogue:
     Args:
         session: The command.
         server: The server of the chat.
-        fields: What each message is sent with: mode, notebook, model, chat.
+        fields: The fields of each message: mode, notebook, model, chat.
     """
 
     def __init__(self, session: Session, server: Server, fields: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ class Dialogue:
         self._in_line = not text.endswith("\n")
 
     def _note(self, text: str) -> None:
-        """Print a note to standard error, in its own lines."""
+        """Print a note to standard error, on separate lines."""
         self._end_line()
         if text and not self._session.as_json:
             write_err(text)

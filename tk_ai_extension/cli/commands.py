@@ -136,7 +136,7 @@ def notebook_argument(session: Session, server: Server, given: str | None) -> di
 # -- status, save, shutdown
 
 
-@command("status", "Show what is open and what runs.", "nb status --json")
+@command("status", "Show the open notebook and the running cells.", "nb status --json")
 def _status(session: Session, _args: argparse.Namespace) -> int:
     project, current = session.project, session.current
     shown = None if current is None else os.path.relpath(current, project.root)
@@ -272,13 +272,13 @@ def configure_run(parser: Parser) -> None:
     )
     whole.add_argument("--kernel", metavar="NAME", help="kernelspec, instead of the notebook's")
     whole.add_argument(
-        "--allow-errors", action="store_true", default=None, help="run all cells, whatever fails"
+        "--allow-errors", action="store_true", default=None, help="run all cells, despite failures"
     )
 
 
 @command(
     "run",
-    "Run code in the notebook's kernel; or a whole notebook from the top, in its own kernel.",
+    "Run code in the notebook's kernel; or a whole notebook from the top, in a new kernel.",
     "nb run 'df.shape'                   # the notebook does not change",
     "nb run - < check.py",
     "nb run report.ipynb                 # a whole notebook in a new kernel, in place",
@@ -536,7 +536,7 @@ def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespac
 
 
 def _given(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments that were given, with the text of standard input for ``-``, and defaults."""
+    """Return the given arguments, with the text of standard input for ``-``, and defaults."""
     properties = tool["input_schema"]["properties"]
     arguments = {k: v for k, v in vars(args).items() if v is not None and k != "json"}
     for name, value in arguments.items():
@@ -560,7 +560,7 @@ def _given(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) 
 
 
 def _for_writing(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the text of a notebook without what is said about it, so that it can be written back."""
+    """Return the text of a notebook without the notices around it, so that it can be written back."""
     result = answer["result"]
     for each in (*result.get("warnings", ()), *result.get("notices", ())):
         write_err(f"Note: {each}")
@@ -584,9 +584,9 @@ def tools_of(session: Session) -> list[dict[str, Any]]:
 
 
 def commands_of(tools: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the tools by the name of their command, without those that have a command of `nb`'s.
+    """Return the tools by the name of their command, without those that a command of `nb` replaces.
 
-    Of two with the same command, the latter: `execute_cells` does what `execute_cell` does.
+    Of two with the same command, the latter: `execute_cells` also does the job of `execute_cell`.
     """
     found = {signature(tool)[0]: tool for tool in tools}
     return {name: tool for name, tool in found.items() if name not in COMMANDS}

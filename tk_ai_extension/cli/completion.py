@@ -38,7 +38,7 @@ def complete(session: Session) -> None:
                 _completed(action, FilesCompleter(("ipynb",)))
             elif action.dest in ("cell", "cells", "after", "before"):
                 _completed(action, cells)
-    # It runs no others, and then `cells` would not see which notebook is named.
+    # argcomplete runs no other actions, and `cells` would not see the named notebook.
     safe_actions: set[Any] = argcomplete.safe_actions
     safe_actions.add(OneNotebook)
     argcomplete.autocomplete(parser)
@@ -49,7 +49,7 @@ def _completed(action: argparse.Action, completer: Any) -> None:
 
 
 def _cells(path: str | None) -> list[str]:
-    """Return the ids of the cells of a notebook, as its file has them."""
+    """Return the ids of the cells in a notebook's file."""
     try:
         _, snapshot = stored_notebook(path or "", os.path.basename(path or ""))
     except (ToolError, OSError):

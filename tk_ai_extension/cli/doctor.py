@@ -1,4 +1,4 @@
-"""What `nb doctor` looks at: the command itself, the project, kernels, servers and sandboxes."""
+"""The checks of `nb doctor`: the command itself, the project, kernels, servers and sandboxes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tk_ai_extension.kernels.sandbox.programs import probe
 
 
 def doctor(session: Session) -> int:
-    """Look for what keeps `nb` from working; return the exit status."""
+    """Check everything that `nb` needs; return the exit status."""
     root = session.project.root
     checks = [("nb", True, f"{__version__}, Python {platform.python_version()}, {sys.platform}")]
     checks.append(_command_on_path())

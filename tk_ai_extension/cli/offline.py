@@ -42,10 +42,10 @@ def read_offline(session: Session, name: str, words: Sequence[str]) -> int | Non
 
 
 def stored_notebook(path: str, shown: str) -> tuple[StoredNotebook, Snapshot]:
-    """Return a notebook and its snapshot, as its file has them.
+    """Return a notebook and its snapshot, read from its file.
 
     Raises:
-        ToolError: the file is no notebook.
+        ToolError: the file is not a notebook.
         OSError: the file cannot be read.
     """
     from tk_ai_extension.notebooks.reading import read_notebook

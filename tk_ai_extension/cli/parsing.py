@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def command_parser(name: str, summary: str, examples: Sequence[str]) -> Parser:
-    """Return a parser with what all commands have."""
+    """Return a parser with the options that all commands have."""
     shown = "\n".join(f"  {line}" for line in examples)
     parser = Parser(
         prog=f"nb {name}",
@@ -106,12 +106,12 @@ def tool_parser(tool: Mapping[str, Any]) -> Parser:
 
 
 def add_tool_arguments(parser: argparse.ArgumentParser, tool: Mapping[str, Any]) -> None:
-    """Add a tool's arguments to a parser; those that are not given are not in its namespace."""
+    """Add a tool's arguments to a parser; omitted ones are not in its namespace."""
     schema = tool["input_schema"]
     _, positionals = signature(tool)
     needed = schema.get("required", ())
     for name in [*positionals, *(each for each in schema["properties"] if each not in positionals)]:
-        if (tool["name"], name) != ("use_notebook", "mode"):  # `nb open` creates what is missing.
+        if (tool["name"], name) != ("use_notebook", "mode"):  # `nb open` creates a notebook.
             is_required = name in needed and name not in DEFAULTS
             _add(parser, tool, name, by_place=name in positionals, required=is_required)
 

@@ -63,7 +63,7 @@ class Project:
         for outer in reversed(found):
             if outer is not nearest and outer.has_sandbox():
                 outer.notice = (
-                    f"{nearest.root} is inside {outer.root}, whose kernels run in a sandbox: using "
+                    f"{nearest.root} is inside {outer.root}, which runs kernels in a sandbox: using "
                     f"{outer.root}. `nb open --no-sandbox` there disables the sandbox."
                 )
                 return outer
@@ -73,7 +73,7 @@ class Project:
         return nearest
 
     def below(self) -> Iterator[Project]:
-        """Find this user's projects in all folders below this one."""
+        """Yield this user's projects in all folders below this one."""
         for folder, names, _ in os.walk(self.root):
             if FOLDER in names:
                 names.remove(FOLDER)
@@ -160,7 +160,7 @@ class Project:
             self.make()
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             file_locks.lock(file)
-            # A `nb shutdown` that held it has removed it.
+            # An `nb shutdown` that held it has removed the file.
             if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
                 return file
             os.close(file)

@@ -1,4 +1,4 @@
-"""Jupyter Servers of this user: requests to one, which of them has a notebook, and the start of one.
+"""Jupyter Servers of this user: requests, the lookup of a notebook's server, and the start of one.
 
 Only fast imports: every command uses this module.
 """
@@ -26,7 +26,7 @@ CONNECT_TIMEOUT = 10.0
 """Seconds in which a server has to accept a connection, and to answer a ``GET``."""
 
 HEADLESS = "tk_ai_extension.server.headless"
-"""Module of a project's own server."""
+"""Module of a project's server."""
 
 LISTENS = "listens"
 """Output of a project's server that is listening; any other output is the reason why it cannot."""
@@ -103,7 +103,7 @@ class Server:
         Args:
             method: The HTTP method.
             path: Below the server's address.
-            body: Is sent as JSON; None for none.
+            body: Sent as JSON; None for none.
             headers: Further headers.
 
         Raises:
@@ -219,7 +219,7 @@ class Server:
                 yield json.loads(line[6:])
 
     def has_open(self, path: str) -> bool:
-        """Whether the server has a session for a notebook, also one without the extension."""
+        """Whether the server, even one without the extension, has a session for a notebook."""
         sessions = self.request("GET", "api/sessions")
         return any(each.get("path", "").removeprefix("RTC:") == path for each in sessions)
 
@@ -228,7 +228,7 @@ class Server:
 
 
 def running_servers() -> list[Server]:
-    """Return the servers of this user that Jupyter's runtime files name; some may have crashed since.
+    """Return the servers of this user in Jupyter's runtime files; some may have crashed since.
 
     `jupyter_server.serverapp.list_running_servers` reads the same files, but takes half a second to import.
     """
@@ -261,7 +261,7 @@ def running_servers() -> list[Server]:
 
 
 def own_server(project: Project) -> Server | None:
-    """Return the project's own server, if it listens."""
+    """Return the project's server, if it listens."""
     root = os.path.realpath(project.root)
     for server in running_servers():
         if server.is_headless and server.root == root:
@@ -274,8 +274,8 @@ def own_server(project: Project) -> Server | None:
 def server_of(project: Project, path: str, *, changes: bool = True) -> Server | None:
     """Return the running server that has a notebook; None if none has it.
 
-    This is the one that `ADDRESS` names, else a person's server whose folder contains the path, else one
-    that `nb` has started; of several the one with the deepest folder.
+    This is the one that `ADDRESS` names, else a person's server with a folder that contains the path,
+    else one that `nb` has started; of several the one with the deepest folder.
 
     Args:
         project: The project.
@@ -309,8 +309,8 @@ def server_of(project: Project, path: str, *, changes: bool = True) -> Server | 
         if is_open:
             raise Refused(
                 f"{path} is open in the Jupyter Server at {server.url}, which has no "
-                "tk-ai-extension. Install it there, or close the notebook: what is written underneath an "
-                "open tab is lost, or takes its work away."
+                "tk-ai-extension. Install it there, or close the notebook: a write to the file of an "
+                "open tab is lost, or overwrites the tab's changes."
             )
     return None
 
@@ -344,11 +344,11 @@ def is_inside(path: str, folder: str) -> bool:
     return os.path.join(path, "").startswith(os.path.join(folder, ""))
 
 
-# -- the project's own
+# -- the project's server
 
 
 def start_server(project: Project) -> Server:
-    """Return the project's own server, started unless it runs. It outlives the command.
+    """Return the project's server, started unless it runs. It outlives the command.
 
     Raises:
         Refused: it cannot be started; the message has the reason.
@@ -365,7 +365,7 @@ def _launch(project: Project) -> Server:
 
     with open(project.log, "ab") as log:
         process = subprocess.Popen(
-            # -P: a module of the project's own, such as random.py, is not the server's.
+            # -P: a module in the project, such as random.py, must not shadow the server's.
             [sys.executable, "-P", "-m", HEADLESS, project.root],
             cwd=project.root,
             stdin=subprocess.DEVNULL,
@@ -386,7 +386,7 @@ def _launch(project: Project) -> Server:
 
 
 def stop_server(project: Project) -> bool:
-    """Stop the project's own server with its kernels, and remove their files; return whether it ran.
+    """Stop the project's server with its kernels, and remove their files; return whether it ran.
 
     Raises:
         ToolFailed: it refuses or hangs.

@@ -1,4 +1,4 @@
-"""One command: its project, its caller, the server that it uses, and what it prints."""
+"""One command: its project, its caller, the server that it uses, and its output."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Session:
         return name
 
     def path(self, given: str | None) -> str | None:
-        """Return the absolute path of a notebook that is named, else the current one.
+        """Return the absolute path of a named notebook, else of the current one.
 
         None if it is given by a name, or none is open.
         """
@@ -104,12 +104,12 @@ class Session:
         return server_of(self.project, place, changes=changes) or start_server(self.project)
 
     def there(self, server: Server, path: str, given: str = "") -> str:
-        """Return an absolute path as the server has it: relative to its folder.
+        """Return an absolute path in the server's form: relative to its folder.
 
         Args:
             server: The server.
             path: The path.
-            given: As a person wrote it: a server on another machine has its own folders.
+            given: The path as a person wrote it, for a server on another machine, which has other folders.
         """
         if not server.root:
             return given or os.path.relpath(path, self.project.root)
@@ -138,7 +138,7 @@ class Session:
         return server.call(tool, arguments, self.caller)
 
     def run(self, server: Server, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool that runs code and follow the run to its end, or for ``wait`` seconds.
+        """Call a tool that runs code and follow the run to its end, for at most ``wait`` seconds.
 
         A terminal shows output as it arrives; a pipe gets all of it at the end. Ctrl-C interrupts the run,
         a second time it ends the command.
@@ -222,7 +222,7 @@ class Session:
 
         Args:
             error: Code, message, hint and details.
-            commands: The command of each tool, which the text names instead.
+            commands: The command of each tool, which replaces the tool's name in the text.
         """
         if self.as_json:
             self.print_json({"error": error})
@@ -251,7 +251,7 @@ class Session:
 
 @contextmanager
 def on_interrupt(act: Callable[[], object]) -> Generator[list[int]]:
-    """Do something at the first Ctrl-C, instead of ending the command; the second one ends it.
+    """Call a function at the first Ctrl-C, instead of ending the command; the second one ends it.
 
     Yields:
         The signals that have arrived.
@@ -298,5 +298,5 @@ def _write(stream: Any, text: str) -> None:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        # The reader has gone; what the command does it does to its end.
+        # The reader has gone; the command continues to its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,8 +1,8 @@
 """`nb mcp`: MCP over standard input and output, forwarded to the server's MCP over HTTP.
 
 The SDK's transports do the work at both ends. Messages pass unchanged, so that the client and the server
-agree on everything themselves. When another server has the project's folder, because somebody has
-started JupyterLab there or the project's server has ended, the next request goes to that one.
+negotiate everything themselves. When another server has the project's folder, because JupyterLab was
+started there or the project's server has ended, the next request goes to that one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tk_ai_extension.mcp import MODE
 INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
 VERSION = "io.modelcontextprotocol/protocolVersion"
-"""Key in the ``_meta`` of messages that belong to no session."""
+"""Key in the ``_meta`` of messages without a session."""
 
 
 def bridge(session: Session, options: dict[str, str]) -> int:
     """Forward messages until the client closes its side; return the exit status.
 
     Args:
-        session: The command; its project's server, or a person's that has its folder, is used.
+        session: The command; its project's server, or a person's server with its folder, is used.
         options: ``toolsets`` and ``caller`` of the connection, ``mode`` of its calls.
 
     Raises:
@@ -62,13 +62,13 @@ class _Bridge:
     def __init__(self, session: Session, options: dict[str, str]) -> None:
         self._session = session
         self._mode = options.pop("mode", None)
-        # A client without sessions has its own current notebook and undo as well.
+        # A client without sessions gets a separate current notebook and undo as well.
         self._query = urlencode({"caller": uuid4().hex, **options})
         self._url = ""
         self._version = ""
         self._to_server: Any = None
         self._to_client: Any = None
-        # Requests that are not answered yet, and the beginning of the session.
+        # Pending requests, and the messages that began the session.
         self._pending: set[object] = set()
         self._opening: list[SessionMessage] = []
         self._is_replayed = False
@@ -82,7 +82,7 @@ class _Bridge:
             async for message in from_client:
                 if isinstance(message, SessionMessage):
                     await self._forward(group, message)
-            # Answers to what the client has sent still arrive.
+            # Answers to the client's last requests still arrive.
             await self._settled()
             group.cancel_scope.cancel()
 
@@ -103,18 +103,18 @@ class _Bridge:
         await self._to_server.send(self._for_http(message))
         if isinstance(sent, JSONRPCRequest) and sent.method == INITIALIZE:
             self._opening = [message]
-            # What follows needs the id of the session.
+            # The next messages need the id of the session.
             await self._settled()
 
     def _find(self) -> Server | None:
         session = self._session
         try:
             return session.server(session.project.root)
-        except (Refused, ToolFailed):  # The present one answers, or its error does.
+        except (Refused, ToolFailed):  # The present server answers, or reports its error.
             return None
 
     async def _replay(self) -> None:
-        """Begin a session at another server as the client began the first one."""
+        """Begin a session at another server with the client's first messages."""
         self._is_replayed = True
         for message in self._opening:
             if isinstance(message.message, JSONRPCRequest):

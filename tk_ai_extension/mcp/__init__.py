@@ -19,13 +19,13 @@ MODE = "tk-ai/mode"
 
 @dataclass(frozen=True, slots=True)
 class McpClient:
-    """The client of a request, as its transport knows it.
+    """The client of a request, as identified by its transport.
 
     Attributes:
         user: The user that Jupyter Server authenticated.
         registry: The tools of its toolsets.
         session: The id of its session over HTTP, if any.
-        key: The key that it gave itself, for a client without a session.
+        key: The key that it chose, for a client without a session.
         gone: Set when it has disconnected.
     """
 

@@ -58,7 +58,7 @@ class ElicitingApprover:
         self.question: types.InputRequiredResult | None = None
 
     async def ask(self, request: PermissionRequest) -> Reply | None:
-        """Return the person's answer, or None if it comes with the next round."""
+        """Return the person's answer, or None if it arrives with the next round."""
         if not is_modern(self._context):
             return await self._ask_now(request)
         # The key identifies the question: ignore answers to other ones.

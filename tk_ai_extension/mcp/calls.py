@@ -1,4 +1,4 @@
-"""Calls of tools over MCP: who calls, the tools' descriptions, and the calls while they run.
+"""Calls of tools over MCP: callers, the tools' descriptions, and running calls.
 
 Calls outlive their connections. After a disconnect a call continues: a lost connection must not kill a
 training run. ``notifications/cancelled`` cancels the call, and the tool interrupts its code. The SDK
@@ -48,7 +48,7 @@ the person to a cell.
 
 A cell's address is its id, a unique prefix of it, `[12]` for the execution count that people see, \
 `cell-N` or an index. A versioned address such as `318a.9f2c41d0` names a cell as you saw it: a write \
-fails if somebody has changed the cell since. A Conflict changes nothing and shows the current source: \
+fails if the cell was changed since. A Conflict changes nothing and shows the current source: \
 review it, then try again.
 
 `wait` limits how long a call waits for code, `timeout` how long the code may run. Code that is \
@@ -78,7 +78,7 @@ Outcome = types.CallToolResult | types.InputRequiredResult
 
 
 def client_of(context: Context) -> McpClient:
-    """Return the client of a request, as the transport has put it into the request's scope."""
+    """Return the client of a request, which the transport has put into the request's scope."""
     assert context.request is not None
     return context.request.scope[CLIENT]
 

@@ -24,7 +24,7 @@ from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
 _alone: ContextVar[bool] = ContextVar("tk_ai_alone", default=False)
-"""Whether only the response can be sent to the present request: no progress, and no question."""
+"""Whether the present request can only get its response: no progress, and no question."""
 
 
 def build_server(
@@ -35,7 +35,7 @@ def build_server(
     Args:
         requests: Returns the clients and callers of its requests.
         default_registry: Returns the tools that read resources.
-        running: Where its calls run, and are ended.
+        running: Runs its calls, and ends them.
     """
     tools = Tools(requests, running)
     resources = Resources(requests, default_registry)
@@ -114,7 +114,7 @@ class McpHttp:
         self, client: McpClient, body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request of ASGI, with this client and this body."""
-        # A call that may wait for long gets a stream: its pings keep proxies from closing it.
+        # A call that may wait for a long time gets a stream: its pings keep proxies from closing it.
         alone = (
             client.session in self._requests.silent
             and b"progressToken" not in body
@@ -135,7 +135,7 @@ class McpHttp:
 
 
 class _Transport(StreamableHTTPServerTransport):
-    """Answers in JSON the requests that get only a response, and with a stream all others.
+    """Answers requests that only get a response in JSON, and all others with a stream.
 
     The SDK decides it for a whole session. A stream of one message costs three chunks and the client's
     connection.
@@ -165,7 +165,7 @@ class _Sessions(StreamableHTTPSessionManager):
 
 @lru_cache(maxsize=100)
 def _user(name: str) -> AuthenticatedUser:
-    """Return the user as the SDK's session manager compares it."""
+    """Return the user in the form that the SDK's session manager compares."""
     return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[]))
 
 

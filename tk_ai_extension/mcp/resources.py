@@ -34,7 +34,7 @@ RESOURCE_NOT_FOUND = -32002
 """Error code of the protocol with sessions; without sessions it is -32602."""
 
 FOCUS = "notebook://focus"
-"""The URI of what the person looks at; a notebook's ends in ``.ipynb``."""
+"""The URI of the person's focus; a notebook's ends in ``.ipynb``."""
 
 NOTEBOOK = "A notebook: its cells with their outputs, as text"
 TEMPLATES = {
@@ -47,7 +47,7 @@ TEMPLATES = {
         "notebook://{+path}/cells/{id}/outputs/{n}",
         "One output of a cell, by its index from 0: text or an image",
     ),
-    "artifact": ("artifact://{id}", "The whole of an output that was too long to show"),
+    "artifact": ("artifact://{id}", "A whole output that was too long to show"),
 }
 """Template and description by name."""
 _PARSED = {name: UriTemplate.parse(template) for name, (template, _) in TEMPLATES.items()}
@@ -129,7 +129,7 @@ class Resources:
         return types.ReadResourceResult(contents=await self.contents(context, params.uri))
 
     def path(self, context: Context, notebook: str | None) -> str:
-        """Return the path of a notebook that a caller names, or of the current one."""
+        """Return the path of the notebook that a caller names, or of the current one."""
         try:
             return self._workspace.path(
                 self._requests.caller(context), notebook, tool="this prompt"
@@ -174,7 +174,7 @@ class Resources:
     async def _contents(
         self, context: Context, name: str, uri: str, values: dict[str, str]
     ) -> Contents:
-        """Return the contents of the resource that a template's values name."""
+        """Return the contents of the resource for a template's values."""
         caller = self._requests.caller(context)
         tool_context = ToolContext(self._workspace, caller)
         if name == "focus":

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 APPROVE = "with `nb approve {id}` in the project's folder"
-"""Where people answer permission requests of a project's own server, for the agent."""
+"""Where people answer permission requests of a project's server, for the agent."""
 
 
 def build_components(

@@ -1,4 +1,4 @@
-"""Text files of a contents manager that does not store files, or that saves in its own way."""
+"""Text files of a contents manager that does not store files, or that saves differently."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ContentsFiles:
         return names_notebook(self._contain(path))
 
     async def replace(self, path: str, before: str | None, after: str | None) -> None:
-        """See `Files.replace`; the manager does not compare: others may save at the same moment."""
+        """See `Files.replace`; the manager does not compare, so a concurrent save by others can be lost."""
         path = self.locate(path)
         async with self._writing:
             try:
@@ -139,7 +139,7 @@ def _error(path: str, error: HTTPError) -> ToolError:
             hint="Shut down unused kernels, or restart the server with a higher `ulimit -n`.",
         )
     if error.status_code == 404:
-        return FileMissing(f"There is nothing at `{shown}`.")
+        return FileMissing(f"`{shown}` does not exist.")
     if error.status_code == 403:
         return PathRefused(f"Reading `{shown}` is not allowed.")
     return NotReadable(f"`{shown}` cannot be read as text: {error.log_message or error.reason}.")

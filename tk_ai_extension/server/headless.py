@@ -1,7 +1,7 @@
-"""A project's own server: a Jupyter Server with only this extension, which `nb` starts.
+"""A project's server: a Jupyter Server with only this extension, which `nb` starts.
 
 It listens on a free port of 127.0.0.1 with a token, as a person's server does, and is in Jupyter's list of
-running servers. It writes to its standard output that it listens, or why it cannot. It stops, with its
+running servers. It writes to its standard output that it listens, or why it cannot listen. It stops, with its
 kernels, on SIGTERM or ``nb shutdown``.
 """
 
@@ -51,7 +51,7 @@ class ProjectKernelManager(AsyncMappingKernelManager):
         # Jupyter Server passes its runtime folder, which all servers of a user share.
         self.connection_dir = self.kernels_dir
         for left in Path(self.kernels_dir).glob("kernel-*.json"):
-            # Of a server that was killed, with its kernels.
+            # Files of a server that was killed, with its kernels.
             left.unlink()
             shutil.rmtree(private_folder(left.stem.partition("-")[2]), ignore_errors=True)
 
@@ -61,7 +61,7 @@ class ProjectKernelManager(AsyncMappingKernelManager):
         Raises:
             KernelUnsupported: no sandbox works, or none for this kernelspec.
         """
-        # jupyter_client asks for the working directory, which a new clone has not kept.
+        # jupyter_client asks for the working directory, which does not exist after a new clone.
         os.chdir(self.root_dir)
         make_private(Path(self.kernels_dir))
         confinement = await self.services.confinement()

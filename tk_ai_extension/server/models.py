@@ -1,4 +1,4 @@
-"""Models of the routes: what they take (pydantic models), answer and stream (typed dictionaries).
+"""Models of the routes: requests (pydantic models), responses and events (typed dictionaries).
 
 Handlers use them in their signatures: the type checker checks responses, bodies are validated, and
 `server.openapi` describes the routes with them. Imported lazily, like pydantic. Times are in seconds
@@ -102,7 +102,7 @@ class ChosenChanges(RequestBody):
 
 
 class ErrorInfo(TypedDict):
-    """An error: what happened and what to do.
+    """An error: its cause and what to do.
 
     Attributes:
         code: Stable code of the kind of error.
@@ -310,19 +310,19 @@ class Stopped(TypedDict):
 
 
 class UndoneTurn(TypedDict):
-    """What was undone in each notebook, and what stays."""
+    """The undone changes and those that stay, by notebook."""
 
     notebooks: list[TakenBack]
 
 
 class NetChanges(TypedDict):
-    """What changes have done, by cell."""
+    """The net effect of changes, by cell."""
 
     changes: list[NetChange]
 
 
 class KeptChanges(TypedDict):
-    """The numbers of entries of which changes are kept."""
+    """The numbers of the entries with kept changes."""
 
     kept: list[int]
 
@@ -331,14 +331,14 @@ class UndoneChanges(TypedDict):
     """The result of an undo.
 
     Attributes:
-        missing: Numbers of entries that are no changes to undo in this notebook (any more).
+        missing: Numbers of entries without changes that can be undone in this notebook (any more).
     """
 
     undone: list[TakenBack]
     missing: list[int]
 
 
-# --- permissions, and what chats are set up with
+# --- permissions, and the setup of chats
 
 
 class PermissionAnswer(RequestBody):
@@ -414,7 +414,7 @@ class PermissionSettled(TypedDict):
     """A request is no longer pending.
 
     Attributes:
-        outcome: The user's answer, over any interface; or it expired; or its caller disconnected.
+        outcome: The user's answer, over any interface; or that it expired or its caller disconnected.
     """
 
     kind: Literal["settled"]

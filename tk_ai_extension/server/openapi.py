@@ -35,11 +35,11 @@ SHARED = frozenset(model.__name__ for model in (*models.CHAT_EVENTS, *get_args(m
 def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
     """Return the description of a server's routes, as OpenAPI 3.1.
 
-    It takes a tenth of a second, and blocks the server meantime, so it is made once.
+    This blocks the server for a tenth of a second, so it is done once.
 
     Args:
         registry: The tools; each has its own path.
-        base_url: The server's own prefix.
+        base_url: The server's prefix.
     """
     schemas: dict[str, Schema] = {"Error": _schema(models.ErrorAnswer, {})}
     # The response of a failed turn has more fields.
@@ -100,7 +100,7 @@ def _methods(
 
 
 def _path(pattern: str, groups: Iterable[str]) -> str:
-    """Return the path of a route's pattern, with a text in place of each group."""
+    """Return the path of a route's pattern, with a string in place of each group."""
     texts = iter(groups)
     return "/" + re.sub(r"\([^()]*\)", lambda _: next(texts), pattern).replace("\\", "")
 
@@ -111,7 +111,7 @@ def _arguments(method: Callable[..., Any]) -> list[str]:
 
 
 def _name(argument: str) -> str:
-    """Return the name of a parameter in the path: `id` is that of what the route is about."""
+    """Return the name of a parameter in the path: `id` identifies the resource of the route."""
     return "id" if argument.endswith("_id") else argument
 
 

@@ -1,4 +1,4 @@
-"""A project's own server: its settings, the sandbox of its kernels, and shared kernels."""
+"""A project's server: its settings, the sandbox of its kernels, and shared kernels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LabMissing(ToolError):
 
 
 class ProjectServices:
-    """Services of a project's own server.
+    """Services of a project's server.
 
     Attributes:
         sandbox: Whether new kernels run in a sandbox.

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "kernel": {"metavar": "NAME", "help": "kernelspec, instead of the notebooks' own"},
+    "kernel": {"metavar": "NAME", "help": "kernelspec, instead of the notebooks'"},
     "timeout": {"type": float, "metavar": "SECONDS", "help": "for each cell (default: none)"},
     "sanitize-with": {
         "action": "append",
         "default": [],
         "metavar": "FILE",
-        "help": "replace text before comparing: a file with lines `regex:` and `replace:`, as nbval has it",
+        "help": "replace text before comparing: a file with lines `regex:` and `replace:`, as in nbval",
     },
     "ignore-times": {"action": "store_true", "help": "ignore dates, times of day and durations"},
     "lax": {
@@ -22,4 +22,4 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "help": "compare only cells with the tag nbval-check-output; run all",
     },
 }
-"""Options of `nb verify`, and with a prefix those of the plug-in of pytest: arguments of ``add_argument``."""
+"""Options of `nb verify`, and with a prefix those of the pytest plug-in: arguments of ``add_argument``."""

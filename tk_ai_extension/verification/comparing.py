@@ -21,7 +21,7 @@ from tk_ai_extension.model.output_text import cut, is_only_name, sanitise
 from tk_ai_extension.model.outputs import bundle_of, stream_text
 
 SECONDS = 5.0
-"""Maximum seconds of one replacement: patterns come from files of other people."""
+"""Maximum seconds of one replacement: patterns come from other people's files."""
 MAX_DIFF_LINES = 100
 """Maximum lines of the diff of one output."""
 MAX_LINE = 200
@@ -35,7 +35,7 @@ TOLERANCE = 0.001
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
 WIDGET = "application/vnd.jupyter.widget-view+json"
-"""Names an object of a kernel; only its presence is compared."""
+"""The MIME type that names an object of a kernel; only its presence is compared."""
 _MARKUP = ("text/html", "image/svg+xml", "application/javascript")
 _FOLDERS = re.compile(r"""(?:[A-Za-z]:)?(?:[\\/][^\s\\/'":<>|]+)+[\\/]([^\s\\/'":<>|]+)""")
 _PAIR = re.compile(r"^regex:[ ]?(.*)\n^replace:[ ]?(.*)$", re.MULTILINE)
@@ -128,7 +128,7 @@ class ComparisonRules:
         return cls((*sanitizers, *(_TIMES if ignore_times else ())), lax)
 
     def text(self, text: str, *, ids: bool = False) -> str:
-        """Return a text as it is compared; with ``ids``, generated ids are replaced as well."""
+        """Return a text in the form that is compared; with ``ids``, generated ids are replaced as well."""
         for sanitizer in (*self.sanitizers, *_ALWAYS, *(_IDS if ids else ())):
             text = sanitizer.apply(text)
         return text
@@ -152,7 +152,7 @@ class Difference:
     """One output that differs.
 
     Attributes:
-        message: How it differs, in one line.
+        message: The kind of difference, in one line.
         diff: A unified diff without its header, shortened; empty where there are no texts.
     """
 
@@ -176,7 +176,7 @@ def compare_outputs(
     Args:
         stored: The outputs in the notebook, as nbformat dicts.
         new: The outputs of the new run.
-        rules: What is ignored.
+        rules: The differences to ignore.
     """
     found: list[Difference] = []
     streams = _streams(stored), _streams(new)
@@ -214,7 +214,7 @@ def error_line(output: Json) -> str:
 
 
 def _texts(what: str, stored: str | None, new: str | None) -> Iterator[Difference]:
-    """Yield the difference of two texts; an empty one, or None, is no output."""
+    """Yield the difference of two texts; an empty one, or None, means no output."""
     if stored == new:
         return
     how = "is new" if not stored else "is missing" if not new else "differs"
@@ -237,7 +237,7 @@ def _exception(output: Json, rules: ComparisonRules) -> str | None:
 
 def _bundles(stored: Json, new: Json, rules: ComparisonRules) -> Iterator[Difference]:
     both = {mime for mime in stored if mime in new}
-    # Beside a picture or HTML, a text may only be the name of an object.
+    # Next to a picture or HTML, a text may only be the name of an object.
     names = [_joined(each["text/plain"]) for each in (stored, new) if "text/plain" in each]
     is_shown = WIDGET in both or (bool(both - {"text/plain"}) and all(map(is_only_name, names)))
     for mime in sorted({**stored, **new}, key=lambda each: (each == "text/plain", each)):
@@ -251,7 +251,7 @@ def _bundles(stored: Json, new: Json, rules: ComparisonRules) -> Iterator[Differ
 
 
 def _one_sided(mime: str, bundle: Json) -> str | None:
-    """Return what is shown of a MIME type that the other bundle lacks."""
+    """Return the text for a MIME type that the other bundle lacks."""
     if mime not in bundle:
         return None
     return f"[{mime}]" if mime in IMAGES else sanitise(_joined(bundle[mime])) or mime

@@ -26,7 +26,7 @@ def values_of(texts: Mapping[str, str], files: Mapping[str, str]) -> dict[str, A
 def typed(text: str, name: str = "The value") -> Any:
     """Return the value of ``-p name=value``.
 
-    Numbers, ``True``, ``False`` and ``None`` are typed as papermill's command does it; quoted texts, lists
+    Numbers, ``True``, ``False`` and ``None`` are typed as by papermill's command; quoted texts, lists
     and mappings are YAML. Anything else is text.
 
     >>> [typed(each) for each in ("3", "inf", "None", "2026-01-02", "[a]", "no")]
@@ -87,7 +87,7 @@ def source_of(parameters: Mapping[str, Any], snapshot: Snapshot, kernel_name: st
     """Return the source of the cell that sets the parameters, in the notebook's language.
 
     Raises:
-        InvalidArguments: papermill is missing, does not know the language or a value, or a name is none.
+        InvalidArguments: papermill is missing, does not know the language or a value, or a name is invalid.
     """
     if name := next(
         (name for name in parameters if not name.replace(".", "_").isidentifier()), None
@@ -104,10 +104,10 @@ def source_of(parameters: Mapping[str, Any], snapshot: Snapshot, kernel_name: st
 
 
 def injection(snapshot: Snapshot, source: str) -> Operation:
-    """Return the operation that puts the cell into a notebook, where papermill puts it.
+    """Return the operation that inserts the cell into a notebook at papermill's place.
 
-    It replaces the cell of an earlier run, else stands below the cell with the tag ``parameters``, else
-    at the top.
+    It replaces the cell of an earlier run, else goes below the cell with the tag ``parameters``, else
+    to the top.
     """
     earlier = _tagged(snapshot, INJECTED)
     if earlier is not None:

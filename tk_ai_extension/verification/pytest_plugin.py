@@ -77,7 +77,7 @@ class NotebookItem(pytest.Item):
             pytest.fail(report.as_text(), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return what the line of the test says."""
+        """Return the location and the name of the test."""
         return self.path, None, f"verify {self.path.name}"
 
 
@@ -88,11 +88,11 @@ def verify_file(
     kernel_name: str | None = None,
     timeout: float | None = None,
 ) -> NotebookReport:
-    """Verify a notebook in its own kernel.
+    """Verify a notebook in a fresh kernel.
 
     Args:
         path: The notebook.
-        rules: What is ignored.
+        rules: The differences to ignore.
         kernel_name: The kernelspec; None for the notebook's.
         timeout: Seconds of a cell after which the verification ends; None for no limit.
     """
@@ -136,7 +136,7 @@ def verify_file(
         is_slow = isinstance(error, CellTimeoutError)
         stopped = f"It ran longer than {timeout:g} s." if is_slow else "The kernel died."
     for cell, ran, reply in zip(verification.cells, notebook.cells, replies, strict=False):
-        # An exception may be in the reply alone, such as IPython's UsageError.
+        # Some exceptions are only in the reply, such as IPython's UsageError.
         error = reply if reply["status"] == "error" else None
         ended = Execution("error" if error else "ok", tuple(ran.outputs), error=error)
         verification.record(cell, ended)

@@ -1,4 +1,4 @@
-"""The report of a verification: the cells to run, and what each of them did."""
+"""The report of a verification: the cells to run, and the result of each."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from tk_ai_extension.verification.comparing import (
 )
 
 QUIET = "get_ipython().history_manager.enabled = False"
-"""Code for a new Python kernel, so that what runs in it leaves no line in the user's history."""
+"""Code for a new Python kernel, so that its code leaves no line in the user's history."""
 MAX_MESSAGE = 2_000
-"""Maximum characters of why a cell failed."""
+"""Maximum characters of the reason why a cell failed."""
 MAX_TRACEBACK = 100_000
 """Maximum characters of a traceback in a report."""
 
 CellStatus = Literal["same", "ran", "differs", "failed", "skipped", "not_run"]
 """``same``: its outputs are the stored ones; ``ran``: it ran, and nothing was compared; ``differs``: its
 outputs are not the stored ones; ``failed``: it raised an exception that is not stored, ran into the
-timeout, or its kernel died; ``skipped``: it was not to be run; ``not_run``: it was not reached."""
+timeout, or its kernel died; ``skipped``: a tag excludes it; ``not_run``: it was not reached."""
 
 Status = Literal["same", "runs", "differs", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class CellReport:
-    """What one code cell did.
+    """The result of one code cell.
 
     Attributes:
         cell: Its key.
@@ -69,12 +69,12 @@ class CellReport:
 
 @dataclass(frozen=True, slots=True)
 class NotebookReport:
-    """What a notebook did in a fresh kernel.
+    """The result of a notebook in a fresh kernel.
 
     Attributes:
         notebook: Its path.
         cells: Its code cells, in order.
-        seconds: How long all of it took.
+        seconds: The duration of the whole verification.
     """
 
     notebook: str
@@ -111,7 +111,7 @@ class Verification:
     Args:
         snapshot: The notebook.
         stored: The stored outputs by the keys of code cells; keys without outputs may be missing.
-        rules: What is ignored.
+        rules: The differences to ignore.
 
     Attributes:
         snapshot: The notebook.
@@ -209,7 +209,7 @@ def _unexpected(
 ) -> Json | None:
     """Return the exception that a cell may not raise; None if there is none.
 
-    An error among the outputs counts, whatever the kernel's reply says. Where outputs are compared, any
+    An error among the outputs counts even if the kernel's reply is ok. Where outputs are compared, any
     exception is expected if one is stored: the comparison names the difference.
     """
     before, after = (

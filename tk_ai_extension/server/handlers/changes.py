@@ -27,8 +27,8 @@ class ChangesHandler(TkAIHandler):
     async def get(self) -> NetChanges:
         """List the cells of a notebook with changes through tools that were neither undone nor kept.
 
-        Each is compared from before its first to after its last one of these changes, of which the
-        newest thousand are listed.
+        Each cell is compared from before its first to after its last one of these changes. At most the
+        newest thousand changes are listed.
         """
         from tk_ai_extension.workspace.undo import net_changes
 
@@ -47,7 +47,7 @@ class ChangesUndoHandler(TkAIHandler):
     async def post(self, body: ChosenChanges) -> UndoneChanges:
         """Undo changes, cell by cell: ``{"notebook": …, "entries": {"12": ["318a…"], "15": ["77b0…"]}}``.
 
-        A list of ``entries`` undoes all of their cells. They must be the user's own, made by any of
+        A list of ``entries`` undoes all of their cells. They must be the user's, made by any of
         their agents. Those that can no longer be undone are ``missing`` in the answer.
         """
         path = await _notebook(self, body.notebook)
@@ -72,7 +72,7 @@ class ChangesKeepHandler(TkAIHandler):
 
     @operation("write", "keep_changes")
     async def post(self, body: ChosenChanges) -> KeptChanges:
-        """Keep changes, named as for an undo: they are not listed any more, and can still be undone."""
+        """Keep changes, named as for an undo: they are no longer listed, but can still be undone."""
         path = await _notebook(self, body.notebook)
         chosen = body.cells()
         workspace = self.services.workspace

@@ -47,7 +47,7 @@ _AFTER = query(
 _SEARCH = query("search", f"Words to search for, of which {MAX_WORDS} count")
 _WAIT = query("wait", "Whether the response waits for the end of the turn", enum=["0"])
 _LAST_EVENT = last_event_id("Resumes after the event with this number", "^[0-9]{0,15}$")
-_FORMAT = query("format", "Of the document", enum=["markdown", "notebook"], default="markdown")
+_FORMAT = query("format", "The format", enum=["markdown", "notebook"], default="markdown")
 
 
 class MessageHandler(StreamingHandler):
@@ -62,7 +62,7 @@ class MessageHandler(StreamingHandler):
     async def answer(
         self, begin: Callable[[], Awaitable[StartedTurn]]
     ) -> TurnAnswer | BegunTurn | None:
-        """Begin a turn and return its result, or stream its events. It goes on without its client.
+        """Begin a turn and return its result, or stream its events. It continues if its client disconnects.
 
         With ``Accept: text/event-stream`` the events are server-sent; after a lost connection,
         ``GET /api/tk-ai/chats/{id}/events`` resumes them. With ``?wait=0`` the response is 202 once the
@@ -103,7 +103,7 @@ class ChatsHandler(TkAIHandler):
     async def get(self) -> ChatList:
         """List your chats, most recently used first.
 
-        With ``?search=…`` those with all of these words in the title, the messages or the answers.
+        With ``?search=…``, list only chats with all of these words in the title, the messages or the answers.
         """
         chats = await self.services.chats()
         words = self.get_query_argument("search", "").split()[:MAX_WORDS]
@@ -170,7 +170,7 @@ class ChatStopHandler(TkAIHandler):
     async def post(self, chat_id: str, body: StopRequest) -> Stopped:
         """Stop the running and queued turns.
 
-        With ``{"turn": "…"}`` only that one.
+        With ``{"turn": "…"}``, stop only that one.
         """
         chats = await self.services.chats()
         return {"stopped": await chats.stop(username(self), chat_id, body.turn)}
@@ -183,7 +183,7 @@ class ChatTurnChangesHandler(TkAIHandler):
     async def get(self, chat_id: str, turn: str) -> NetChanges:
         """Compare each cell that a turn changed, from before the turn to after it.
 
-        What was undone is not listed, and neither is a cell that was added and removed again. If a
+        Undone changes are not listed, and neither is a cell that was added and removed again. If a
         person keeps a part of the changes to a cell, the others are compared.
         """
         chats = await self.services.chats()
@@ -211,7 +211,7 @@ class ChatUndoHandler(TkAIHandler):
     async def post(self, chat_id: str, body: UndoTurn) -> UndoneTurn:
         """Undo the changes of a turn to cells that were not edited since.
 
-        ``{"turn": "…"}``; with ``"cells": […]`` only those of these cells.
+        ``{"turn": "…"}``; with ``"cells": […]``, only those of these cells.
         """
         chats, user = await self.services.chats(), username(self)
         cells = None if body.cells is None else frozenset(body.cells)

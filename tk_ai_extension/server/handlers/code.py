@@ -1,4 +1,4 @@
-"""REST routes for a person who types: proposals of code. They write nothing."""
+"""REST routes for code as a person types: proposals only, nothing is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CodeHandler(TkAIHandler):
     """A route that cancels the model's request when its client stops waiting."""
 
     async def result(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result; None if the client disconnected before it was there."""
+        """Return the result; None if the client disconnected first."""
         working = asyncio.create_task(work, name="tk-ai request for code")
         return working.result() if await self.while_connected(working) else None
 

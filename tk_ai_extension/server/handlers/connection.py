@@ -1,4 +1,4 @@
-"""REST routes of what a user sets up in the panel: the connection to a model, prompts, MCP servers."""
+"""REST routes of a user's setup in the panel: the connection to a model, prompts, MCP servers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ConnectionHandler(TkAIHandler):
     """The connection of the user who runs the server.
 
-    Its secret is written only. It is in the configuration folder of the user who runs the server, so
-    other users of the same server see and change nothing. Pages of other origins are refused, also
+    Its secret is write-only. It is in the configuration folder of the user who runs the server, so
+    other users of the same server cannot see or change it. Pages of other origins are refused, even
     those in `TkAIExtensionApp.allowed_origins`.
     """
 
@@ -37,9 +37,9 @@ class ConnectionHandler(TkAIHandler):
 
     @operation("execute", "connect_model")
     async def post(self, body: ConnectRequest) -> ConnectionInfo:
-        """Test a connection with one message, then store it instead of the present one.
+        """Test a connection with one message, then replace the stored one by it.
 
-        The key is sent to the connection's own address only, and no response contains it.
+        The key is sent only to the connection's address, and no response contains it.
         """
         self.check_owner()
         models = await self.services.chat_models()
@@ -53,7 +53,7 @@ class ConnectionHandler(TkAIHandler):
         return await models.claude.disconnect()
 
     def check_owner(self) -> None:
-        """Check that the request is of the user who runs the server, on a page of its own origin.
+        """Check that the request is from the user who runs the server, on a page of the server's origin.
 
         Raises:
             RouteError: 403, another origin.
@@ -74,7 +74,7 @@ class ConnectionHandler(TkAIHandler):
             )
 
     def is_owner(self) -> bool:
-        """Whether the request is of the user who runs the server."""
+        """Whether the request is from the user who runs the server."""
         return username(self) == owner_name(self.identity_provider, self.services.owner)
 
 

@@ -62,7 +62,7 @@ class _StalePage(HTTPError):
 
 
 class _StaleLogin(RouteError, _StalePage):
-    """The same, where the server cannot distinguish it from a missing login."""
+    """A stale XSRF token that the server cannot distinguish from a missing login."""
 
 
 BROWSER_HEADERS = (
@@ -103,7 +103,7 @@ def refusal(status: int, error: BaseException | None) -> Json:
 
     Args:
         status: The HTTP status.
-        error: What was raised; also by Jupyter.
+        error: The exception, which may be Jupyter's.
     """
     server_error = ("internal_error", "See the server's log.")
     code, hint = ROUTE_ERRORS.get(status, server_error if status >= 500 else ROUTE_ERRORS[400])
@@ -125,7 +125,7 @@ def refusal(status: int, error: BaseException | None) -> Json:
 
 
 class TypedErrorHandler(JupyterHandler):
-    """Responds with typed errors, as JSON, whether a tool or Jupyter raises them."""
+    """Responds with typed errors, as JSON, for exceptions of tools and of Jupyter."""
 
     def write_json(self, value: Any) -> None:
         """Respond with JSON."""
@@ -162,12 +162,12 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
 
     In addition to Jupyter's checks (Host, token or cookie, XSRF), it checks before reading the body:
 
-    - the Origin, also of a request with a token, which skips Jupyter's own check;
-    - that a GET with a cookie comes from the server's own pages;
+    - the Origin, even of a request with a token, which skips Jupyter's check;
+    - that a GET with a cookie comes from the server's pages;
     - that a body is JSON and within the size limit.
 
     Attributes:
-        gone: Set when the client has disconnected, at any time of the request.
+        gone: Set when the client has disconnected, at any time during the request.
         services: The services of the extension.
     """
 
@@ -372,7 +372,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
         said = (
             "The server does not accept this token." if sent else "A token or a login is required."
         )
-        # JupyterHub takes the login of a page whose XSRF token is stale for none.
+        # JupyterHub treats a page with a stale XSRF token as not logged in.
         is_page = not sent and self.get_cookie("_xsrf") is not None
         return _StaleLogin(401, said) if is_page else RouteError(401, said)
 
@@ -388,7 +388,7 @@ class TkAIHandler(TypedErrorHandler, APIHandler):
 
 
 def is_own_origin(handler: JupyterHandler) -> bool:
-    """Whether a request has no origin or the server's own; a malformed origin is neither."""
+    """Whether a request has no origin or the server's; a malformed origin is neither."""
     origin = handler.get_origin()
     if origin is None:
         return True
@@ -400,7 +400,7 @@ def is_own_origin(handler: JupyterHandler) -> bool:
 
 
 def is_origin_allowed(handler: JupyterHandler, listed: Iterable[str]) -> bool:
-    """Whether a request has no origin, the server's own, or an allowed one.
+    """Whether a request has no origin, the server's, or an allowed one.
 
     Args:
         handler: The request's handler.
@@ -441,7 +441,7 @@ def username(handler: Any) -> str:
 def owner_name(provider: IdentityProvider, runs_server: str) -> str:
     """Return the name of the user who runs the server, as `username` returns it for their requests.
 
-    On JupyterHub another user may have the name that its container's account has.
+    On JupyterHub another user may have the name of the container's account.
 
     Args:
         provider: The server's identity provider.
@@ -453,7 +453,7 @@ def owner_name(provider: IdentityProvider, runs_server: str) -> str:
 
 
 def is_shared(provider: IdentityProvider) -> bool:
-    """Whether the authentication does not distinguish users, as Jupyter's own."""
+    """Whether the authentication does not distinguish users, as with Jupyter's default."""
     return _is_shared(type(provider))
 
 

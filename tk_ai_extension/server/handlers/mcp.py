@@ -1,7 +1,7 @@
-"""``/api/tk-ai/mcp``: the MCP SDK's own Streamable HTTP transport, behind Jupyter's authentication.
+"""``/api/tk-ai/mcp``: the MCP SDK's Streamable HTTP transport, behind Jupyter's authentication.
 
-Jupyter Server speaks tornado, and the SDK's transport is an ASGI application. `AsgiExchange` serves it on
-the server's own port (docs/adr/0014).
+Jupyter Server uses tornado, and the SDK's transport is an ASGI application. `AsgiExchange` serves it on
+the server's port (docs/adr/0014).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INVALID_REQUEST = -32600
 
 
 class AsgiExchange:
-    """One request answered by an ASGI application.
+    """The exchange of one request and response with an ASGI application.
 
     Chunks are sent at once, with backpressure: `send` waits until the previous chunk is flushed, so
     that a slow client slows down the application. When the client disconnects, the application
@@ -103,7 +103,7 @@ class AsgiExchange:
             if more:
                 await self._handler.flush()
             else:
-                # Not the handler's own finish: Jupyter's overrides the content type.
+                # Tornado's `finish`, because Jupyter's overrides the content type.
                 await RequestHandler.finish(self._handler)
         except StreamClosedError:
             self.gone.set()

@@ -34,7 +34,7 @@ class PermissionHandler(TkAIHandler):
 
     @operation("execute", "answer_permission")
     async def post(self, permission_id: str, body: PermissionAnswer) -> Answered:
-        """Answer a permission request; with ``deny``, ``message`` says to the caller what to do instead."""
+        """Answer a permission request; with ``deny``, ``message`` tells the caller what to do instead."""
         policy = self.services.workspace.policy
         policy.answer(username(self), permission_id, body.answer, body.message)
         return {"id": permission_id, "answer": body.answer}
@@ -55,7 +55,7 @@ class StandingApprovalHandler(TkAIHandler):
 
     @operation("execute", "remove_approval")
     async def delete(self, approval_id: str) -> StandingList:
-        """Remove a standing approval: such calls are asked about again."""
+        """Remove a standing approval: such calls need approval again."""
         await self.services.ready()
         standing, user = self.services.workspace.policy.standing, username(self)
         standing.remove(user, approval_id)

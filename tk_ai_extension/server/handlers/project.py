@@ -1,4 +1,4 @@
-"""REST routes of a project's own server, for `nb`."""
+"""REST routes of a project's server, for `nb`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 async def _project(handler: TkAIHandler) -> ProjectServices:
-    """Return the project's services, once the workspace is there."""
+    """Return the project's services, once the workspace is built."""
     await handler.services.ready()
     return cast("ProjectServices", handler.services.project)
 
@@ -62,4 +62,4 @@ PROJECT_ROUTES = (
     (r"api/tk-ai/project/share", ShareHandler),
     (r"api/tk-ai/project/lab", LabHandler),
 )
-"""Routes of a project's own server, before those of `routes`."""
+"""Routes of a project's server, before those of `routes`."""

@@ -244,7 +244,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         await super().prepare(_redirect_to_login=False)
 
     def check_origin(self, origin: str = "") -> bool:  # pyrefly: ignore[bad-override-param-name]  # noqa: ARG002
-        """Whether the page's origin is allowed; checked also with a token."""
+        """Whether the page's origin is allowed; checked even with a token."""
         return is_origin_allowed(self, self.services.settings.allowed_origins)
 
     def clear_cookie(self, *args: Any, **kwargs: Any) -> None:

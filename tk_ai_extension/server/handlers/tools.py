@@ -38,7 +38,7 @@ class HealthHandler(TkAIHandler):
     async def get(self) -> Health:
         """Return the version, the backends, and what is configured for the chat.
 
-        ``status`` is ``degraded`` if something that the tools need does not work; ``problems``
+        ``status`` is ``degraded`` if a service that the tools need does not work; ``problems``
         lists the errors that a call would return.
         """
         services = self.services
@@ -141,7 +141,7 @@ class SaveHandler(TkAIHandler):
 
     @operation("write", "save_notebook")
     async def post(self, body: SaveRequest) -> Saved:
-        """Save what is open in a tab, and outputs that are not written yet; return when all is saved."""
+        """Save the changes in an open tab, and outputs that are not written yet; return when all is saved."""
         await self.services.ready()
         workspace = self.services.workspace
         path = workspace.path(self.caller, body.notebook)
