@@ -83,8 +83,8 @@ class SetOutputs:
 
     ``expect`` is needed and compared if the cell has no unique id. ``replaces`` has the outputs and the
     count that the operation replaces. If the cell has others, because it was run since, the whole
-    list fails with `Conflict`. It also fails if the notebook before the list does not have ``code``, the
-    hash of the code that made the outputs (`Snapshot.code_hashes`).
+    list fails with `Conflict`. With ``code``, the hash of the code that made the outputs
+    (`Snapshot.code_hashes`), it also fails if the notebook before the list has other code.
     """
 
     cell: str

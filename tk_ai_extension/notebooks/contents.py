@@ -1,4 +1,4 @@
-"""Jupyter's contents managers: what they do at a save apart from writing, and notebooks not in files.
+"""Jupyter's contents managers: their work at a save in addition to writing, and notebooks not in files.
 
 `SaveHooks` is for notebook files: hooks, events, and jupyter-collaboration's rooms. A manager that does not
 store files, or that saves differently, has `ContentsNotebooks`: the whole notebook goes through its

@@ -120,7 +120,7 @@ class NotebookDocument(ABC):
         return await run_to_completion(self._commit(operations))
 
     async def _commit(self, operations: Sequence[Operation]) -> Applied:
-        # A tab lost during the edit may return after the edit was made in the file: the cell has the same id.
+        # Set the ids first: a cell inserted in a tab that is lost, and again in the file, gets one id.
         operations = [
             replace(each, content=replace(each.content, id=new_cell_id()))
             if isinstance(each, Insert) and not each.content.id

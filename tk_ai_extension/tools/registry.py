@@ -514,7 +514,7 @@ class Tool:
         destructive: Whether it can remove content for good (MCP's ``destructiveHint``).
         idempotent: Whether a repeated call has no further effect (MCP's ``idempotentHint``).
         function: Does the work; with ``carry_out``, returns a `Plan` and changes nothing.
-        carry_out: Executes the plan; None if the arguments alone describe what a call does.
+        carry_out: Executes the plan; None if the arguments alone describe a call's effects.
         effect_of: Returns the effect of a call, if it depends on the arguments.
         command: The command in `nb` and its positional arguments, such as ``insert index source``;
             if empty, the tool's name with dashes. A command that `nb` defines itself replaces those

@@ -36,7 +36,7 @@ MAX_IMAGES = 20
 MAX_IMAGE_DATA = 900_000
 """Maximum characters of the images of a result in base64: clients refuse messages of some megabytes."""
 PIECE = 500
-"""Minimum share of one cell's text, in characters, if that many are left and many cells follow."""
+"""Minimum share of one cell's text, in characters, as long as that many are left."""
 
 BRIEF = 120
 """Minimum limit of a text, in characters: the replacement of a longer text is about as long."""

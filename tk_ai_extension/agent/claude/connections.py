@@ -301,7 +301,7 @@ def _entered(new: ConnectRequest, stored: Connection | None) -> Connection:
 
 
 def _place(new: ConnectRequest) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables that say where a provider is, and the names of those with its secret."""
+    """Return the variables with a provider's address, and the names of those with its secret."""
     match new.provider:
         case "anthropic":
             return {ADDRESS: ANTHROPIC}, KEYS[:1]
