@@ -3,7 +3,7 @@ import { defineConfig } from 'eslint/config';
 import hooks from 'eslint-plugin-react-hooks';
 import tseslint from 'typescript-eslint';
 
-/** Refuses the id of a cell's model: a rule of its own, since one config replaces another's selectors. */
+/** Refuses the id of a cell's model: a separate rule, since one config replaces another's selectors. */
 const keys = {
   create: context => {
     const refuse = node =>
@@ -52,7 +52,7 @@ export default defineConfig(
       'no-restricted-syntax': [
         'error',
         ...[
-          // A private member of somebody else.
+          // A private member of another object.
           "MemberExpression[object.type!='ThisExpression'][property.name=/^_(?!n$)[a-z]/]",
           'Literal[value=/^_[a-z]\\w*$/]',
           'TSPropertySignature[key.name=/^_[a-z]/]',
@@ -65,13 +65,13 @@ export default defineConfig(
           "MemberExpression[property.name='prototype']"
         ].map(selector => ({
           selector,
-          message: 'What JupyterLab may change is used in src/lab alone, with a check of its own.'
+          message: 'What JupyterLab may change is used in src/lab only, with its own check.'
         }))
       ]
     }
   },
   {
-    // Tabs have names of their own for cells.
+    // Tabs have their own names for cells.
     files: ['src/**'],
     ignores: ['src/notebook/keys.ts', 'src/{tabs,lab,testing}/**', '**/*.spec.ts*'],
     plugins: { cells: { rules: { keys } } },

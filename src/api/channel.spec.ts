@@ -154,7 +154,7 @@ describe('the channel', () => {
     expect(found.received).toEqual(['live']);
   });
 
-  it('is not subscribed twice where the connection opens while something is prepared', async () => {
+  it('is not subscribed twice if the connection opens during a preparation', async () => {
     let finish = (): void => undefined;
     const prepare = (): Promise<void> => new Promise(resolve => (finish = resolve));
     server.isOpen = false;

@@ -159,7 +159,7 @@ class Subscription implements IDisposable {
     this._enqueue(number, async () => {
       await this._follower.prepare?.();
       if (number === this.number) {
-        // What is undefined is not sent.
+        // Undefined fields are not sent.
         const after = this._follower.last?.() ?? this._last;
         this._channel.send({ subscribe: number, ...this._topic, after });
       }
@@ -199,7 +199,7 @@ class Subscription implements IDisposable {
     }
   }
 
-  /** Run work after what is queued, unless it was subscribed again meanwhile. */
+  /** Run work after what is queued, unless it was subscribed again in the meantime. */
   private _enqueue(number: number, work: () => Promise<void>): void {
     const done = this._queue.then(async () => {
       if (number !== this.number || this._isDisposed) {

@@ -4,7 +4,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import { ApiError, ChatApi, UNREACHABLE } from './client';
 
-/** The routes of a server whose answers are cut after some words, or end there. */
+/** The routes of a server that truncates its answers after some words, or ends them there. */
 function cut(words: string, ends = false): ChatApi {
   const answer = (): Response => {
     const pieces = [new TextEncoder().encode(words)];
@@ -52,8 +52,8 @@ describe('an error', () => {
   });
 });
 
-describe('an answer that is cut', () => {
-  it('is as if the server could not be reached', async () => {
+describe('a truncated answer', () => {
+  it('counts as an unreachable server', async () => {
     const api = cut('{"chats": [');
     const asked = [
       api.chats(),
@@ -66,7 +66,7 @@ describe('an answer that is cut', () => {
 });
 
 describe('an undo', () => {
-  it('leaves the cells whose changes are not there any more', async () => {
+  it('leaves the cells that were edited since', async () => {
     const undone = { notebook: 'a.ipynb', cells: ['x'], left: [], stayed: [] };
     const api = cut(JSON.stringify({ undone: [undone], missing: [3] }), true);
     const left = await api.undo('a.ipynb', { 2: ['x'], 3: ['y', 'z'] });

@@ -34,13 +34,13 @@ export interface IMessage {
   attachments?: Attachment[] | undefined;
   mode?: Mode;
   model?: string | undefined;
-  /** Values of the agent's own settings, by id. */
+  /** Values of the agent's settings, by id. */
   options?: Readonly<Record<string, string>> | undefined;
   /** The turn that it replaces. */
   replaces?: string | undefined;
   /** Whether the changes of the replaced turns are undone. */
   undo_replaced?: boolean | undefined;
-  /** The turn whose plan it approves. */
+  /** The turn of the plan that it approves. */
   approves?: string;
 }
 
@@ -159,7 +159,7 @@ export class ChatApi {
     await request(this._settings, 'POST', 'changes/keep', { notebook, entries });
   }
 
-  /** Undo changes in a notebook. Cells whose changes are not there any more are left. */
+  /** Undo changes in a notebook. A cell that was edited since is left. */
   async undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[]> {
     const body = { notebook, entries };
     const { undone, missing } = await this._json<UndoneChanges>('POST', 'changes/undo', body);
@@ -240,7 +240,7 @@ export class ChatApi {
   }
 
   /**
-   * List the variables of a notebook's kernel whose names contain a word.
+   * List the variables of a notebook's kernel, by a part of their names.
    *
    * @throws ApiError - The kernel is busy, is not a Python kernel, or does not run.
    */

@@ -87,7 +87,7 @@ describe('the connection of a page', () => {
     jest.setSystemTime(Date.now() + LATE);
     last().receive({ id: 1, sent: server });
     expect(received.at(-1)).toBe(`{"id":1,"sent":${server}}`);
-    // The page is stopped, and gets what was sent meanwhile before it gets the end of the connection.
+    // The page is suspended: what was sent in that time arrives before the end of the connection.
     jest.setSystemTime(Date.now() + 1);
     last().receive({ id: 2, sent: server });
     last().receive({ id: 3, sent: Date.now() - 3_600_000 });

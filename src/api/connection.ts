@@ -103,7 +103,7 @@ export class Connection {
     this._socket?.close(1000);
   }
 
-  /** Restart the timer that drops a silent connection, whose peer may be gone without a close frame. */
+  /** Restart the timer that drops a silent connection: its peer may be gone without a close frame. */
   private _watch(): void {
     window.clearTimeout(this._silence);
     this._silence = window.setTimeout(() => this._drop(), SILENCE);

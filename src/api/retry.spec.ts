@@ -6,7 +6,7 @@ describe('the delay', () => {
     expect(waits).toEqual([250, 500, 1_000, 2_000, 5_000, 5_000]);
   });
 
-  it('is another one in each page', () => {
+  it('differs between pages', () => {
     expect(delay(0, 0)).toBeLessThan(delay(0, 1));
   });
 });

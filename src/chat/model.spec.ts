@@ -120,7 +120,7 @@ describe('a chat', () => {
     expect(server.open.size).toBe(0);
   });
 
-  it('is followed once its past could be read, after attempts that failed', async () => {
+  it('is followed once its past could be read, after failed attempts', async () => {
     jest.useFakeTimers();
     let fails = 3;
     const past = happens('message', 'done');
@@ -166,7 +166,7 @@ describe('a chat', () => {
     expect(asked()).toEqual([0, 2, 2]);
   });
 
-  it('says why a message was not taken', async () => {
+  it('shows why a message was not accepted', async () => {
     const chat = chatOf({ ...ROUTES, send: () => Promise.reject(CUT) });
     expect(await chat.send({ message: 'Hello' })).toBe(false);
     expect(chat.state.problem?.code).toBe(UNREACHABLE);
@@ -175,7 +175,7 @@ describe('a chat', () => {
     expect(chat.state.problem).toBeNull();
   });
 
-  it('comes back after the server has failed', async () => {
+  it('recovers after a failure of the server', async () => {
     const events = happens('message', 'began', 'done');
     plays([...events.slice(0, 2), { code: 'busy' }], events.slice(2));
     const chat = chatOf();
@@ -208,7 +208,7 @@ describe('a chat', () => {
     chat.dispose();
   });
 
-  it('is read again where the server does not know what it once sent', async () => {
+  it('is read again if the server has forgotten its events', async () => {
     const events = happens('message', 'began', 'done');
     let reads = 0;
     const chat = chatOf({
@@ -234,7 +234,7 @@ describe('a chat', () => {
     expect([reads, asked()]).toEqual([1, [0, 2, 1]]);
   });
 
-  it('is one chat also where two messages are sent before it has an id', async () => {
+  it('is one chat even if two messages are sent before it has an id', async () => {
     const sent: IMessage[] = [];
     const answers: (() => void)[] = [];
     const send = (message: IMessage): ReturnType<Routes['send']> => {
@@ -256,7 +256,7 @@ describe('a chat', () => {
     expect(sent[1]).toMatchObject({ message: 'Two', chat: 'c' });
   });
 
-  it('sends on after a message that did not get through', async () => {
+  it('sends later messages after one that failed', async () => {
     let tries = 0;
     const send: Routes['send'] = () =>
       tries++ === 0 ? Promise.reject(CUT) : Promise.resolve({ chat: 'c', turn: 't' });

@@ -85,7 +85,7 @@ export class ChatModel {
   /** Handle changes that may have been kept or undone. */
   readonly recheck = (): void => this._set({ decided: this.state.decided + 1 });
 
-  /** Read the chat again if it is about a renamed or deleted file: the server has its present path. */
+  /** Read the chat again if it is about a renamed or deleted file: the server has its current path. */
   moved(old: string): void {
     const isIn = (path: string | null): boolean =>
       path !== null && pathAfter(path, old, null) === null;

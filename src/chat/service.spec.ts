@@ -11,7 +11,7 @@ import { FakeServer } from '../testing/server';
 import { createStore } from '../state/app';
 import { Chats } from './service';
 
-/** A server of one chat, whose turn runs until the test ends it. */
+/** A server of one chat with a turn that runs until the test ends it. */
 class Server extends ChatApi {
   /** All events of the chat. */
   readonly log: ChatEvent[] = [];
@@ -110,7 +110,7 @@ describe('the chats that are open', () => {
     expect(chats.open('c')).not.toBe(chat);
   });
 
-  it('are kept while something goes on, of which is received, and then no longer', async () => {
+  it('receive events and are kept while a turn runs, and no longer', async () => {
     wire.answer = ({ number }) => {
       wire.deliver(number, { live: true });
       const event = { number: 1, turn: 't', time: 0, kind: 'message', waits: 0 };

@@ -30,7 +30,7 @@ export class Chats {
     _channel.opens.connect(() => void this.refresh());
   }
 
-  /** Emitted when somebody has kept or undone changes in an open notebook. */
+  /** Emitted when a person has kept or undone changes in an open notebook. */
   readonly decided = new Signal<this, void>(this);
 
   /** Emitted with each new event of the open chats. */
@@ -111,7 +111,7 @@ export class Chats {
       if (!(error instanceof ApiError)) {
         throw error;
       }
-      // What is not found was answered elsewhere, or has expired.
+      // A request that is not found was answered elsewhere, or has expired.
       if (error.problem.code !== 'not_found') {
         return error.problem;
       }

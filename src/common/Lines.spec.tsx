@@ -8,7 +8,7 @@ const trans = nullTranslator.load('tk-ai-extension');
 
 afterEach(cleanup);
 
-it('says so where there are too many to be drawn at once', () => {
+it('show a notice if there are too many to draw', () => {
   const diff = '+a\n'.repeat(MAX_DRAWN) + '-b';
   render(<Lines lines={diffLines(diff)} trans={trans} whole />);
   const lines = screen.getByRole('group', { name: 'Lines' }).textContent.split('\n');

@@ -44,7 +44,7 @@ describe('a question', () => {
     jest.useRealTimers();
   });
 
-  it('takes no answer before it was visible for long enough', () => {
+  it('accepts no answer before it was visible for long enough', () => {
     jest.advanceTimersByTime(10 * ARM_AFTER);
     expect(guard.armed).toBe(false);
     see(true);
@@ -55,7 +55,7 @@ describe('a question', () => {
     expect(changes).toEqual([true]);
   });
 
-  it('takes none when it has moved, until it was in its new place for long enough', () => {
+  it('accepts none after it moved, until it was in its new place for long enough', () => {
     see(true);
     jest.advanceTimersByTime(2 * ARM_AFTER);
     expect(guard.armed).toBe(true);
@@ -67,7 +67,7 @@ describe('a question', () => {
     expect(guard.armed).toBe(true);
   });
 
-  it('takes none while it is not visible', () => {
+  it('accepts none while it is not visible', () => {
     see(true);
     jest.advanceTimersByTime(2 * ARM_AFTER);
     see(false);

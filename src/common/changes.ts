@@ -5,7 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ICellsByEntry } from '../api/client';
 import type { NetChange, TakenBack } from '../api/events';
 
-/** Return whether a change's key is that of a text file, which an agent has changed with its own tools. */
+/** Return whether a change's key is that of a text file, which an agent has changed with its built-in tools. */
 export function isFile(key: string): boolean {
   return key.startsWith('file:');
 }

@@ -36,7 +36,7 @@ describe('the lines of a step', () => {
 });
 
 describe('a diff', () => {
-  it('counts what went and came', () => {
+  it('counts removed and added lines', () => {
     expect(tally(['@@ -1 +1,2 @@\n-a\n+b\n+c', '+d'])).toEqual({ added: 3, removed: 1 });
   });
 

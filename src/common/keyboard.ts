@@ -1,12 +1,12 @@
-/** The rules of the keyboard in a panel or dialog, which hold for all that is shown in it. */
+/** Keyboard rules of a panel or dialog, for all of its content. */
 
-/** What keeps the focus if the focused element within it is removed. */
+/** A group that gets the focus if the focused element within it is removed. */
 const PLACE = ':is(section, [role="group"])[tabindex]';
 
 /**
  * Keep the keyboard in an element: a held key presses no button, and the focus is not lost.
  *
- * The key may have been pressed on a button whose press has shown this one. If the focused element is
+ * The press of another button may have shown the button that has the focus now. If the focused element is
  * removed or disabled, the focus goes to the group that it was in, or to the fallback.
  *
  * @param root - The element.

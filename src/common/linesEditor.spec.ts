@@ -23,8 +23,8 @@ function shown(diff: string, width = 300): HTMLElement {
 const texts = (node: ParentNode, selector: string): (string | null)[] =>
   [...node.querySelectorAll(selector)].map(each => each.textContent);
 
-describe('the versions that a diff is of', () => {
-  it('have the numbers that their lines have in the whole', () => {
+describe('the two versions of a diff', () => {
+  it('have the line numbers of the whole text', () => {
     const { before, now } = versionsOf(diffLines(DIFF));
     expect(before).toEqual({
       text: 'a\nplt.title("celcius")\nc\n⋯\nd\ne',
@@ -38,7 +38,7 @@ describe('the versions that a diff is of', () => {
 });
 
 describe('the lines of a diff in the editor', () => {
-  it('are one below the other, with what changed within a line marked', () => {
+  it('are unified, with changes within a line marked', () => {
     const node = shown(DIFF);
     expect(node.querySelectorAll('.cm-editor')).toHaveLength(1);
     expect(texts(node, '.cm-deletedLine')).toEqual(['plt.title("celcius")', 'e']);
@@ -47,7 +47,7 @@ describe('the lines of a diff in the editor', () => {
     expect(texts(node, '.cm-changedText')).toContain('celsius');
   });
 
-  it('are side by side where there is room', () => {
+  it('are side by side if there is room', () => {
     const node = shown(DIFF, WIDE);
     expect(node.querySelectorAll('.cm-mergeView .cm-editor')).toHaveLength(2);
     const names = [...node.querySelectorAll('.cm-content')].map(each =>
@@ -62,7 +62,7 @@ describe('the lines of a diff in the editor', () => {
     expect(node.querySelector('.cm-content')?.getAttribute('contenteditable')).toBe('false');
   });
 
-  it('are not compared where all of them are new, or gone, or stay', () => {
+  it('are not compared if all of them are new, removed or unchanged', () => {
     expect(texts(shown('+a\n+b'), '.cm-insertedDoc')).toEqual(['a', 'b']);
     expect(texts(shown('-a\n-b'), '.cm-deletedDoc')).toEqual(['a', 'b']);
     const stays = shown(' a\n b', WIDE);
@@ -72,7 +72,7 @@ describe('the lines of a diff in the editor', () => {
     );
   });
 
-  it('show what would hide in them', () => {
+  it('show hidden characters', () => {
     const node = shown('+admin\u202e = 1');
     expect(texts(node, '.cm-specialChar')).toEqual(['•']);
   });

@@ -30,7 +30,7 @@ export class BrowserStorage {
     return this._read(this._prefix + name)?.value;
   }
 
-  /** Return the entries whose names begin with a prefix, by the rest of the name. */
+  /** Return the entries with a prefix in their names, by the rest of the name. */
   entries(prefix: string): [string, ReadonlyPartialJSONValue | undefined][] {
     const start = this._prefix + prefix;
     const keys = this._keys.filter(key => key.startsWith(start));

@@ -57,13 +57,13 @@ describe('the self-test', () => {
     expect((['trust', 'tabs'] as const).map(works)).toEqual([true, true]);
   });
 
-  it('switches off what has another name', async () => {
+  it('switches off a renamed feature', async () => {
     prototype['_raiseConflict'] = undefined;
     await run();
     expect(switchedOff()).toEqual(['tabs']);
   });
 
-  it('switches off what throws', async () => {
+  it('switches off a feature that throws', async () => {
     await run(() => ({
       createNew: () => {
         throw new TypeError('createNew is not what it was');
@@ -73,7 +73,7 @@ describe('the self-test', () => {
   });
 });
 
-describe('a trusted cell whose outputs become an agent’s', () => {
+describe('a trusted cell with outputs of an agent', () => {
   it.each([true, false])('is untrusted, whether or not the self-test has passed: %s', passed => {
     report('trust', passed);
     const model = new NotebookModelFactory().createNew();
@@ -103,7 +103,7 @@ describe('controls in a cell', () => {
   });
 });
 
-test('what is dragged is known by its type', () => {
+test('a drag is recognized by its MIME type', () => {
   const data = new MimeData();
   expect(draggedIn(data)).toBeNull();
   data.setData('application/vnd.jupyter.cells', [{ id: 'a' }, {}]);

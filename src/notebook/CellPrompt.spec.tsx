@@ -141,7 +141,7 @@ describe('a prompt in a cell', () => {
     expect(screen.queryByRole('alert')).toBeNull();
   });
 
-  it('says so if nothing changes', async () => {
+  it('shows that nothing changes', async () => {
     const { asked, write } = stage('x');
     write('Nothing');
     await asked[0]?.answer({ source: 'x' });
@@ -176,7 +176,7 @@ describe('the source of a cell', () => {
     ]);
   });
 
-  it('is written with no half of a character', () => {
+  it('is written without half a surrogate pair', () => {
     for (const old of TEXTS) {
       const shared = new YNotebook().addCell({ cell_type: 'code' });
       for (const now of TEXTS) {

@@ -39,12 +39,12 @@ const rejects = (node: HTMLElement): HTMLElement[] => [
 ];
 
 describe('the diff of a marked cell', () => {
-  it('folds what stayed as it was', () => {
+  it('folds unchanged lines', () => {
     const [node] = review(cellWith(NOW), markOf(BEFORE));
     expect(node.querySelectorAll('.cm-collapsedLines')).toHaveLength(1);
   });
 
-  it('is there again after a hunk was rejected, and in a page that was loaded since', () => {
+  it('is shown again after a hunk was rejected, and in a page that was loaded since', () => {
     const shared = cellWith(NOW);
     const [node, close] = review(shared, markOf(BEFORE));
     expect(rejects(node)).toHaveLength(2);
@@ -57,7 +57,7 @@ describe('the diff of a marked cell', () => {
     expect(rejects(review(cellWith(left), markOf(BEFORE))[0])).toHaveLength(1);
   });
 
-  it('is there again after somebody wrote into the cell', () => {
+  it('is shown again after an edit of the cell', () => {
     const shared = cellWith(NOW);
     const [, close] = review(shared, markOf(BEFORE));
     (close as () => void)();
@@ -65,11 +65,11 @@ describe('the diff of a marked cell', () => {
     expect(rejects(review(shared, markOf(BEFORE))[0]).length).toBeGreaterThan(0);
   });
 
-  it('leaves it to plain lines where nothing is left of the change', () => {
+  it('is replaced by plain lines if nothing is left of the change', () => {
     expect(review(cellWith(BEFORE), markOf(BEFORE))[1]).toBeNull();
   });
 
-  it('leaves it to plain lines where it is too long', () => {
+  it('is replaced by plain lines if it is too long', () => {
     const rest = '\nx'.repeat(MAX_DRAWN);
     expect(review(cellWith(`b${rest}`), markOf(`a${rest}`))[1]).toBeNull();
   });

@@ -71,7 +71,7 @@ export function showDiff(
       collapse: true,
       revertControl: () => {
         const made = button('→');
-        // CodeMirror reverts at the press of the mouse alone; a key has none.
+        // CodeMirror reverts on mousedown only, which a key does not send.
         made.addEventListener('click', ({ detail }) => {
           if (detail === 0) {
             made.dispatchEvent(new MouseEvent('mousedown', { bubbles: true }));
@@ -81,7 +81,7 @@ export function showDiff(
       },
       mergeControls: (type, action) => {
         if (type === 'accept') {
-          // To leave a hunk out of the diff would keep nothing.
+          // Accepting a hunk would remove it from the diff and keep nothing.
           return document.createElement('span');
         }
         const made = button();

@@ -111,7 +111,7 @@ describe('NotebookActivity', () => {
     expect(worked).toEqual(['x']);
   });
 
-  it('has the cell that an agent shows last, until that is dismissed', async () => {
+  it('has the cell that an agent showed last, until it is dismissed', async () => {
     await server.wire.begun;
     server.emit('shown', 'x');
     server.emit('shown', 'y');
@@ -159,7 +159,7 @@ describe('NotebookActivity', () => {
   it('removes marks of undone changes, and counts cells that were not reverted', async () => {
     server.change(1, 'x', 'y');
     await until(activity, () => activity.marks.size === 2);
-    server.left = ['Somebody has worked on it since.'];
+    server.left = ['It was edited since then.'];
     const mark = activity.marks.get('y');
     expect((await activity.undo(mark ? [mark] : []))[0]?.left).toEqual(server.left);
     expect(marked(activity)).toEqual(['x']);

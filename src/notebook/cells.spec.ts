@@ -3,7 +3,7 @@ import { Panel, Widget } from '@lumino/widgets';
 
 import { putInto } from './cells';
 
-/** A cell in the page whose node takes the focus. */
+/** A focusable cell in the page. */
 function cell(): Cell {
   const made = new Panel();
   made.node.tabIndex = 0;

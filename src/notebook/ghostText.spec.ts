@@ -123,7 +123,7 @@ describe('ghost text', () => {
     expect([await older, await newer]).toEqual([undefined, 'b']);
   });
 
-  it('is not shown where the cursor is no longer', async () => {
+  it('is not shown once the cursor has moved', async () => {
     const { type, ask, sent, move } = stage();
     type('a = 1');
     const shown = ask();

@@ -144,7 +144,7 @@ describe('the prompt of a cell', () => {
     expect(box()?.value).toBe('Sort it');
   });
 
-  it('is gone when it was closed before', async () => {
+  it('stays closed if it was closed before', async () => {
     const warning = jest.spyOn(Notification, 'warning').mockReturnValue('');
     await write('Sort it');
     fireEvent.keyDown(box() as HTMLTextAreaElement, { key: 'Escape' });

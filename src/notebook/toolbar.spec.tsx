@@ -72,14 +72,14 @@ it('leads to the cell that an agent shows', async () => {
   act(() => item.dispose());
 });
 
-describe('what a toolbar announces', () => {
+describe('announcements of a toolbar', () => {
   const marks = new Map<string, NetChange>();
   const running: { cell: string; author: string }[] = [];
   const changed = new Signal<object, void>({});
   const activity = { changed, marks, running } as unknown as NotebookActivity;
   const panel = { content: { widgets: [], activeCellIndex: 0 } } as unknown as NotebookPanel;
 
-  it('is what rests, once, and never the buttons', async () => {
+  it('are a text at rest, once, and never the buttons', async () => {
     const trans = nullTranslator.load('');
     const items = [new RunningItem(panel, activity, trans), new ReviewItem(panel, activity, trans)];
     await act(async () => {

@@ -8,7 +8,7 @@ import { onCellModels } from './cells';
 const FOLLOWED = new WeakSet<ICellModel>();
 
 /**
- * Withdraw the trust from cells whose outputs an agent replaces.
+ * Withdraw the trust from cells in which an agent replaces the outputs.
  *
  * The writer of the outputs removes `trusted` from the metadata of the shared cell. JupyterLab reads
  * that only when it opens a notebook: in an open one, scripts in the next outputs would run.
@@ -26,7 +26,7 @@ export function followDistrust(panel: NotebookPanel): void {
 }
 
 function followCell(cell: ICodeCellModel): void {
-  // A cell that the person runs is trusted meanwhile.
+  // A cell that the person runs is trusted during the run.
   let isRunByOthers = false;
   const look = (): void => {
     if (cell.executionState === 'running') {
@@ -49,7 +49,7 @@ function followCell(cell: ICodeCellModel): void {
     }
     isRunByOthers = cell.executionState !== 'running' && cell.outputs.length === 0;
     if (isRunByOthers) {
-      // JupyterLab trusts a cell whose outputs are cleared, but outputs of the run may be on their way.
+      // JupyterLab trusts a cell once its outputs are cleared, but outputs of the run may be on their way.
       cell.deleteMetadata('trusted');
       withdrawTrust(cell);
     }

@@ -40,7 +40,7 @@ const failing =
       ? Promise.reject(new TypeError('network error'))
       : Promise.resolve(responseOf({ code: 'failed', message: `E${status}` }, status));
 
-/** A notebook whose cell `a` was moved and whose cell `b` was deleted since. */
+/** A notebook in which cell `a` was moved and cell `b` was deleted since. */
 function view(): { panel: NotebookPanel; focused: () => Element | null } {
   const cells = ['x', 'c', 'a'].map(id => {
     const node = document.body.appendChild(document.createElement('div'));
@@ -74,7 +74,7 @@ describe('the result of a run from the top', () => {
     document.body.replaceChildren();
   });
 
-  it('is shown when the person asks for it, in their language, and leads to the cells', async () => {
+  it('is shown on request, translated, with links to the cells', async () => {
     const trans = {
       ...english,
       __: (text: string, ...values: unknown[]) => `<${english.__(text, ...values)}>`,
@@ -123,7 +123,7 @@ describe('the result of a run from the top', () => {
     expect(noted.map(([, message]) => message)).toEqual(['n.ipynb fails at cell 4']);
   });
 
-  it('claims no comparison where no outputs are saved', async () => {
+  it('claims no comparison if no outputs are saved', async () => {
     const runs = { ...verification, status: 'runs' as const, problems: [] };
     answers = [() => answer(runs)];
     await verify(view().panel, 'n.ipynb', settings, english);
@@ -132,7 +132,7 @@ describe('the result of a run from the top', () => {
     ]);
   });
 
-  it('is reached over failed requests, and lost where a retry is pointless', async () => {
+  it('survives failed requests, unless a retry is pointless', async () => {
     jest.useFakeTimers();
     const dismiss = jest.spyOn(Notification, 'dismiss');
     for (let run = 0; run < 20; run++) {

@@ -45,7 +45,7 @@ const MAX_RETRIES = 15;
 const WAIT = 1;
 
 /**
- * Run a notebook from the top in a kernel of its own, and show what fails or differs.
+ * Run a notebook from the top in a new kernel, and show what fails or differs.
  *
  * @param path - The path on the server. It verifies what is on the screen.
  */
@@ -105,7 +105,7 @@ async function insist<T>(read: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Notify the person of the result by the notebook's name, with an action that shows the cells if not all is well.
+ * Notify the person of the result by the notebook's name, with an action that shows the cells that fail or differ.
  *
  * The run may end minutes later, while they write code: no dialog opens by itself.
  */

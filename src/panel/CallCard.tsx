@@ -203,7 +203,7 @@ function Run({ run, named }: { run: CellRun; named: boolean }): JSX.Element {
       ) : (
         text !== '' && <LongText text={text} />
       )}
-      {/* Why it ended without an error of its own, such as the kernel's death. */}
+      {/* Why it ended without an error in the output, such as the kernel's death. */}
       {run.message != null && <div className="tk-Notice">{run.message}</div>}
     </div>
   );
@@ -214,7 +214,7 @@ function noticesOf({ structured }: ToolAnsweredEvent): string[] {
   return Array.isArray(notices) ? notices.filter(each => typeof each === 'string') : [];
 }
 
-/** A truncated output, whose full text can be requested from the server. */
+/** A truncated output, with a button that requests the full text from the server. */
 function CutText(props: {
   text: string;
   /** Lines of the full text; null if unknown. */

@@ -92,7 +92,7 @@ export function Composer({ panel }: IProps): JSX.Element {
   };
   const onPaste = (event: ClipboardEvent): void => {
     const { files, types } = event.clipboardData;
-    // A picture beside both is a rendering of copied cells.
+    // A picture next to both is a rendering of copied cells.
     const isText = ['text/plain', 'text/html'].every(type => types.includes(type));
     if (files.length > 0 && !isText) {
       event.preventDefault();

@@ -124,7 +124,7 @@ describe('Connect', () => {
     });
   });
 
-  it('names the field that is wrong, and moves the focus there', async () => {
+  it('names the invalid field, and moves the focus there', async () => {
     const page = new Page();
     await page.open();
     page.answer = refuse('secret');
@@ -198,7 +198,7 @@ describe('Connect', () => {
     expect(container.textContent).toContain('another source takes precedence');
   });
 
-  it('says whom to ask where it is not allowed', async () => {
+  it('shows whom to ask if it is not allowed', async () => {
     const page = new Page();
     page.info = infoOf(null, { allowed: false });
     const container = await page.open();

@@ -97,7 +97,7 @@ describe('the box', () => {
     expect(screen.queryByRole('combobox', { name: 'Effort' })).toBeNull();
   });
 
-  it('takes no key that is held for one that is pressed', async () => {
+  it('ignores a key that is held', async () => {
     const stage = new Stage();
     await stage.say('Go');
     type('Hello');

@@ -150,7 +150,7 @@ function Servers({ servers }: { servers: ServersInfo }): JSX.Element {
   const { trans } = useServices();
   const { allowed, file, problem } = servers;
   if (!allowed) {
-    const text = trans.__('You cannot use MCP servers of your own here. Ask your administrator.');
+    const text = trans.__('You cannot use your own MCP servers here. Ask your administrator.');
     return <div className="tk-Form-note">{text}</div>;
   }
   return (

@@ -19,7 +19,7 @@ const NEAR = 40;
 interface IProps {
   /** The chat's key in the store. */
   chat: string;
-  /** Whether something else has its place: where somebody reads and what they unfolded stay. */
+  /** Whether another view hides it: its scroll position and open folds are kept. */
   hidden: boolean;
 }
 

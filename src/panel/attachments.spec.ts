@@ -36,12 +36,12 @@ describe('a file below the root', () => {
   });
 });
 
-it('says that a file cannot be read, be it for lack of a connection', async () => {
+it('shows that a file cannot be read, even without a connection', async () => {
   const lost = { ...holding({}), get: () => Promise.reject(new TypeError('Failed to fetch')) };
   expect(await attachServerFile(lost, 'RTC:a')).toEqual({ name: 'a', why: 'gone' });
 });
 
-it('is not waited for without end', async () => {
+it('is waited for with a timeout', async () => {
   jest.useFakeTimers();
   const hanging = { ...holding({}), get: () => new Promise<never>(() => undefined) };
   const found = attachServerFile(hanging, 'a');

@@ -94,7 +94,7 @@ export function addCommands(
     caption: trans.__('Write a message about the current notebook in the chat'),
     icon: editIcon,
     execute: async args => {
-      const { controller } = manager.beside();
+      const { controller } = manager.showVisible();
       const text = typeof args['message'] === 'string' ? args['message'] : '';
       if (args['send'] === true) {
         await controller.ask(text, aboutOf(args));

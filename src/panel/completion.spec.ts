@@ -20,7 +20,7 @@ describe('what is being completed', () => {
   });
 });
 
-describe('what the server knows', () => {
+describe('completions from the server', () => {
   afterEach(() => jest.restoreAllMocks());
 
   const notebook = {

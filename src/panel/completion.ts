@@ -43,7 +43,7 @@ const OFFERED = 20;
 /**
  * Find the completions of a word.
  *
- * @param own - Commands of the agent's own.
+ * @param own - Commands of the agent.
  * @param onFound - Called at once with what is known, and again with what the server says.
  */
 export function complete(
@@ -134,7 +134,7 @@ async function fileOptions(
   ];
 }
 
-/** Return the paths in a folder whose names have this prefix; null if it is not a folder. */
+/** Return the paths in a folder that have this prefix in their names; null if it is not a folder. */
 async function filesIn(
   { contents }: NotebookContext,
   folder: string,
@@ -250,7 +250,7 @@ function isSame(one: IOption | null, other: IOption): boolean {
   return one?.label === other.label && kind(one) === kind(other);
 }
 
-/** Provide completions for a `@` or `/` before the cursor; `own` are commands of the agent's. */
+/** Provide completions for a `@` or `/` before the cursor; `own` are the agent's commands. */
 export function useCompleter(
   text: string,
   cursor: number,

@@ -83,7 +83,7 @@ export class PanelController {
     return this.state.showsHistory;
   }
 
-  /** Set the mode, the model, or settings of the agent's own for the next messages. */
+  /** Set the mode, the model, or the agent's settings for the next messages. */
   choose(choice: { mode?: Mode; model?: string; options?: Record<string, string> }): void {
     this._set({ ...choice, options: { ...this.state.options, ...choice.options } });
   }

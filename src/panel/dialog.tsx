@@ -26,7 +26,7 @@ class Body extends ReactWidget {
 /** Where Tab stops. */
 const STOPS = 'button, input, select, textarea, a[href], [tabindex="0"]';
 
-/** A dialog whose content handles Enter itself: it submits a form, or presses its buttons. */
+/** A dialog that leaves Enter to its content, to submit a form or press a button. */
 class ContentDialog extends Dialog<unknown> {
   constructor(
     options: Partial<Dialog.IOptions<unknown>>,
@@ -74,7 +74,7 @@ function stop(event: Event): void {
 }
 
 /**
- * Show content that has buttons of its own in a dialog.
+ * Show content with its own buttons in a dialog.
  *
  * @param render - Returns the content; takes a function that closes the dialog.
  */

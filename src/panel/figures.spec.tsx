@@ -1,7 +1,7 @@
 import { USAGE } from '../testing/events';
 import { Stage } from '../testing/panel';
 
-test('the figures are there from the first answer on', async () => {
+test('the figures are shown from the first answer on', async () => {
   const figures = (): string | undefined => document.querySelector('.tk-Figures')?.textContent;
   const stage = new Stage();
   await stage.say('Hello');

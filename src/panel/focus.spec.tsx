@@ -35,7 +35,7 @@ const ASKED = {
   answers: ['once', 'chat', 'deny']
 } as unknown as Payload;
 
-/** Return a stage whose commands do nothing. */
+/** Return a stage with commands that do nothing. */
 function start(...options: ConstructorParameters<typeof Stage>): Stage {
   const stage = new Stage(...options);
   for (const command of ['tk-ai:setup', 'tk-ai:connect']) {
@@ -236,7 +236,7 @@ describe('no press of a button loses the keyboard', () => {
   });
 });
 
-it('leaves the focus where somebody has put it', async () => {
+it('leaves the focus where the person has put it', async () => {
   const stage = await after(STOPPED);
   const button = screen.getByRole('button', { name: 'Continue' });
   const elsewhere = document.body.appendChild(document.createElement('input'));

@@ -70,7 +70,7 @@ describe('the subjects of suggested prompts', () => {
     expect(context.promptSubjects).toEqual({ failed: null, table: 'sales' });
   });
 
-  it('are a cell whose outputs end with an error, preferably the active one', () => {
+  it('are a cell with an error as its last output, preferably the active one', () => {
     const { context, activate } = contextOf(
       cell('a', 'x = 1'),
       cell('b', '\n1 / 0', 'stream', 'error'),

@@ -26,7 +26,7 @@ import { tableOf } from './tables';
 
 /** Subjects of suggested prompts in the current notebook. */
 export interface IPromptSubjects {
-  /** A cell whose outputs end with an error, preferably the active one; null for none. */
+  /** A cell with an error as its last output, preferably the active one; null for none. */
   failed: ICellName | null;
   /** The variable of a table; null for none. */
   table: string | null;
@@ -62,7 +62,7 @@ export class NotebookContext {
         store.update(state => ({ ...state, seen: this.seen }));
       });
     };
-    // Sources and outputs, by whatever changed them.
+    // All changes of sources and outputs.
     const edited = (): void => {
       this._promptSubjects = undefined;
     };

@@ -22,7 +22,7 @@ class Desktop {
 
 const store = createStore();
 const happened = new Signal<object, object>({});
-const beside = jest.fn();
+const showVisible = jest.fn();
 const focus = jest.fn();
 let hidden: boolean;
 
@@ -42,7 +42,7 @@ beforeAll(() => {
     store,
     trans: nullTranslator.load('tk-ai-extension')
   } as unknown as IPanelServices;
-  notify(services, { isSeen: () => false, beside, withChat: jest.fn() });
+  notify(services, { isSeen: () => false, showVisible, withChat: jest.fn() });
   jest.spyOn(document, 'hidden', 'get').mockImplementation(() => hidden);
   window.focus = focus;
 });
@@ -57,7 +57,7 @@ beforeEach(() => {
 });
 
 describe('a notification', () => {
-  it('goes with its request, wherever that was answered', () => {
+  it('closes with its request, wherever that was answered', () => {
     Desktop.permission = 'granted';
     ask();
     expect(Notification.manager.notifications).toHaveLength(1);
@@ -66,14 +66,14 @@ describe('a notification', () => {
     expect(Desktop.shown[0]?.close).toHaveBeenCalled();
   });
 
-  it('stays until it is seen where the window is hidden', () => {
+  it('stays until it is seen if the window is hidden', () => {
     expect(ask().options.autoClose).toBe(false);
     store.update(state => ({ ...state, requests: [] }));
     hidden = false;
     expect(ask().options.autoClose).toBe(10_000);
   });
 
-  it('asks for the desktop when the person wants it, and not by itself', () => {
+  it('asks for desktop notifications on a click only', () => {
     const toast = ask();
     expect(actionsOf(toast)).toEqual(['Show', 'Notify on the desktop']);
     expect(Desktop.requestPermission).not.toHaveBeenCalled();
@@ -82,18 +82,18 @@ describe('a notification', () => {
     expect(Desktop.shown).toEqual([]);
   });
 
-  it('is on the desktop where that is allowed, and leads to the panel', () => {
+  it('is on the desktop if that is allowed, and opens the panel', () => {
     Desktop.permission = 'granted';
     expect(actionsOf(ask())).toEqual(['Show']);
     const [note] = Desktop.shown;
     expect(note?.message).toBe('claude-code 2.1 needs your approval.');
     note?.onclick();
     expect(focus).toHaveBeenCalled();
-    expect(beside).toHaveBeenCalled();
+    expect(showVisible).toHaveBeenCalled();
     expect(note?.close).toHaveBeenCalled();
   });
 
-  it('is not on the desktop for who looks at the page, or has refused it', () => {
+  it('is not on the desktop if the page is visible, or permission was denied', () => {
     Desktop.permission = 'denied';
     expect(actionsOf(ask())).toEqual(['Show']);
     hidden = false;
@@ -103,7 +103,7 @@ describe('a notification', () => {
     expect(Desktop.shown).toEqual([]);
   });
 
-  it('is a toast in a browser without', () => {
+  it('is a toast in a browser without desktop notifications', () => {
     Object.assign(window, { Notification: undefined });
     expect(actionsOf(ask())).toEqual(['Show']);
   });

@@ -12,7 +12,7 @@ const LONG = 30;
 /** Notify the person of pending approvals and long answers that are done, if they do not see the chat. */
 export function notify(
   services: IPanelServices,
-  manager: Pick<PanelManager, 'isSeen' | 'beside' | 'withChat'>
+  manager: Pick<PanelManager, 'isSeen' | 'showVisible' | 'withChat'>
 ): void {
   const { chats, store, trans } = services;
   const preferences = (): IPreferences => store.state.preferences;
@@ -23,7 +23,7 @@ export function notify(
   const notifyIfUnseen = (message: string, chat: string | null): (() => void) => {
     let close = (): void => undefined;
     if (preferences().notify && (!manager.isSeen(chat) || document.hidden)) {
-      const show = (): unknown => (chat === null ? manager.beside() : manager.withChat(chat));
+      const show = (): unknown => (chat === null ? manager.showVisible() : manager.withChat(chat));
       const actions = [{ label: trans.__('Show'), callback: () => void show() }];
       // The API may be missing, which counts as denied.
       const own = window.Notification as typeof window.Notification | undefined;

@@ -49,7 +49,7 @@ export class PanelManager {
   }
 
   /** Show the current panel if it is visible, else the one in the sidebar. */
-  beside(): ChatPanel {
+  showVisible(): ChatPanel {
     const panel = this.current();
     // Activating it moves the focus to its message box.
     return panel.isVisible ? this._reveal(panel) : this.show();
@@ -70,7 +70,7 @@ export class PanelManager {
 
   /** Show a panel with the pending requests, which all panels have; null if there are none. */
   withQuestion(): ChatPanel | null {
-    return this._services.store.state.requests.length === 0 ? null : this.beside();
+    return this._services.store.state.requests.length === 0 ? null : this.showVisible();
   }
 
   /** Return whether the chat of this id is visible. Null is for requests, which all panels show. */

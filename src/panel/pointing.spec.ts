@@ -20,7 +20,7 @@ function cell(key: string, source: string, ...outputs: IMade[]): object {
   return { key, model: { type: 'code', sharedModel: { source }, outputs: made } };
 }
 
-/** An editor whose selection goes from one line and column to another. */
+/** An editor with a selection from one line and column to another. */
 function editor(source: string, ...[from, to]: [[number, number], [number, number]]): object {
   const at = ([line, column]: [number, number]) => ({ line, column });
   const offset = ({ line, column }: { line: number; column: number }): number =>
@@ -64,7 +64,7 @@ describe('a selection', () => {
     ['one line', [0, 0], [0, 3], 'one', 1, 1],
     ['lines', [0, 1], [2, 2], 'ne\ntwo\nth', 1, 3],
     ['backwards', [2, 2], [1, 0], 'two\nth', 2, 3],
-    ['whole lines, whose end is at the start of the next', [1, 0], [2, 0], 'two\n', 2, 2]
+    ['whole lines, which end at the start of the next', [1, 0], [2, 0], 'two\n', 2, 2]
   ] as const)('of %s is offered', (_, from, to, text, first_line, last_line) => {
     const activeEditor = editor(SOURCE, [...from], [...to]);
     const [found] = selections(notebook({ activeEditor }), trans);

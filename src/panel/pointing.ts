@@ -15,7 +15,7 @@ import type { NotebookContext } from './notebook';
 /** A completion of a `@` or a `/`. */
 export interface IOption {
   label: string;
-  /** A note beside the label. */
+  /** A note next to the label. */
   note: string;
   /** The text that replaces the word. */
   text: string;

@@ -18,7 +18,7 @@ const LOADS_IN_STYLE = /(?:url|src|image|image-set)\(|@import|\\/i;
 const DIAGRAM = /([`~]{3,}[ \t]*)mermaid/gi;
 const LOADS_IN_DIAGRAM =
   /url|src|image|img|@import|\/\/|\\|(?:https?|ftp):|\S[ \t]*%%\{|<(?!\/?(?:br|b|i|u|em|strong|sub|sup|small|code)\s*\/?>)[a-z!]/i;
-/** Commands with which a formula has styles and elements of its own. */
+/** Commands with which a formula sets styles and creates elements. */
 const LOADS_IN_FORMULA = /\\(?:style|mmlToken|unicode|bbox|class|cssId|data|csname|require)/i;
 
 /**

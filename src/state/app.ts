@@ -32,7 +32,7 @@ export interface IPanelState {
   /** The person's choice for the next messages; null for the default. */
   mode: Mode | null;
   model: string | null;
-  /** Values of the agent's own settings that the person has chosen, by id. */
+  /** Values of the agent's settings that the person has chosen, by id. */
   options: Readonly<Record<string, string>>;
   /** What could not be attached in the last attempt. */
   refused: readonly IRefused[];

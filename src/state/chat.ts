@@ -97,7 +97,7 @@ export interface IChatState {
   /** The number of the last event. */
   last: number;
   turns: readonly ITurn[];
-  /** What the agent offers, and the agent; null if it offers nothing of its own. */
+  /** What the agent offers, and the agent; null if it offers nothing. */
   offer: (Pick<OfferedEvent, 'settings' | 'commands'> & { agent: string }) | null;
 }
 
@@ -108,7 +108,7 @@ export function isBusy(state: Pick<IChatState, 'turns'>): boolean {
   return state.turns.some(turn => turn.end === null);
 }
 
-/** Return whether a turn changed cells, be it undone since. */
+/** Return whether a turn changed cells, even if that was undone since. */
 export function hasChanges(turn: ITurn): boolean {
   return turn.items.some(item => item.kind === 'call' && item.changes.length > 0);
 }

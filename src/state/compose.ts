@@ -47,7 +47,7 @@ export interface IDraft {
   /** Whether the person has removed the chip of the current notebook or cell. */
   withoutNotebook: boolean;
   withoutCell: boolean;
-  /** The turn whose message it replaces, or whose plan it changes; null for a new message. */
+  /** The turn of the message that it replaces, or of the plan that it changes; null for a new message. */
   instead: { kind: 'edit' | 'revise'; turn: string } | null;
   /**
    * The id of its message, from the first time it was sent until it is changed; null if it was not sent.
@@ -69,7 +69,7 @@ export interface IOptions {
   mode: Mode;
   /** The model; empty for the server's default. */
   model: string;
-  /** Values of the agent's own settings, by id. */
+  /** Values of the agent's settings, by id. */
   options?: IMessage['options'];
 }
 

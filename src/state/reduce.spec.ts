@@ -74,7 +74,7 @@ describe('a chat', () => {
     }
   });
 
-  it('never changes a state that was given out', () => {
+  it('never changes an earlier state', () => {
     const states = STORY.map((_, place) => reduce(EMPTY, STORY.slice(0, place)));
     const copies = states.map(state => JSON.stringify(state));
     states.forEach((state, place) => reduce(state, STORY.slice(place)));
@@ -122,14 +122,14 @@ describe('a chat', () => {
     expect(turn?.items[0]).toMatchObject({ status: 'stopped' });
   });
 
-  it('lets a message take the place of an earlier one and all that came after it', () => {
+  it('replaces an earlier message and all after it', () => {
     const sent = (number: number, turn: string, replaces: string | null = null): ChatEvent =>
       numbered({ ...MESSAGE, replaces }, number, turn);
     const { turns } = reduce(EMPTY, [sent(1, 'a'), sent(2, 'b'), sent(3, 'c'), sent(4, 'd', 'b')]);
     expect(turns.map(turn => turn.replaced)).toEqual([false, true, true, false]);
   });
 
-  it('knows which message waits, and which was taken back meanwhile', () => {
+  it('knows which message waits, and which was withdrawn', () => {
     const events = story({ ...MESSAGE, waits: 1 }, { kind: 'done', end: 'stopped', text: '' });
     const [waiting] = reduce(EMPTY, events.slice(0, 1)).turns;
     const [withdrawn] = reduce(EMPTY, events).turns;

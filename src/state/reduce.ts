@@ -50,7 +50,7 @@ export function reduce(state: IChatState, events: readonly ChatEvent[]): IChatSt
   return { last, turns, offer };
 }
 
-/** Return the agent of a model, which may be one of an agent's own: `agent:model`. */
+/** Return the agent of a model, which may name an agent and its model: `agent:model`. */
 export function agentOf(model: string): string {
   return model.split(':')[0] ?? '';
 }

@@ -3,7 +3,7 @@ import { Store } from './store';
 describe('the store', () => {
   afterEach(() => jest.useRealTimers());
 
-  it('notifies at once of what a person does, and of nothing where nothing changed', () => {
+  it('notifies at once of a person’s actions, and not if nothing changed', () => {
     const store = new Store({ a: 1 });
     let times = 0;
     const unsubscribe = store.subscribe(() => times++);
@@ -15,7 +15,7 @@ describe('the store', () => {
     expect(times).toBe(1);
   });
 
-  it('has what streams in at once, and notifies of it once per frame', () => {
+  it('applies streamed events at once, and notifies once per frame', () => {
     jest.useFakeTimers();
     const store = new Store({ a: 0 });
     let times = 0;
@@ -34,7 +34,7 @@ describe('the store', () => {
     expect(times).toBe(2);
   });
 
-  it('may be changed by who is notified', () => {
+  it('may be changed by a subscriber', () => {
     const store = new Store({ a: 0 });
     const seen: number[] = [];
     store.subscribe(() => {

@@ -3,7 +3,7 @@ import { Signal } from '@lumino/signaling';
 
 import { FocusReport } from './focusReport';
 
-it('tells the server of the active cell and the selection once they rest, and again when it reconnects', () => {
+it('reports the active cell and the selection, debounced, and again after a reconnect', () => {
   jest.useFakeTimers();
   const source = 'rows = load()\nrows.mean()\n';
   const end = { line: 1, column: 4 };

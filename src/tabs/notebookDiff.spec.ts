@@ -11,17 +11,17 @@ const output: nbformat.IOutput = { output_type: 'stream', name: 'stdout', text: 
 describe('diffSteps', () => {
   const [a, b, c] = [code('a', '1'), code('b', '2'), code('c', '3')];
 
-  it('is nothing where all is the same', () => {
+  it('is empty if everything is equal', () => {
     expect(diffSteps([a, b], [a, { ...b, metadata: { trusted: true } }])).toEqual([]);
   });
 
-  it('changes of a source what differs', () => {
+  it('changes only the parts of a source that differ', () => {
     expect(diffSteps([code('a', 'x = old + 1')], [code('a', 'x = new + 1')])).toEqual([
       { do: 'set', id: 'a', source: [{ start: 4, end: 7, text: 'new' }] }
     ]);
   });
 
-  it('gives an open notebook the sources of its file, with no half of a character', () => {
+  it('gives an open notebook the sources of its file, without half a surrogate pair', () => {
     jest.spyOn(console, 'warn').mockReturnValue();
     for (const old of TEXTS) {
       const open = new YNotebook();
@@ -35,13 +35,13 @@ describe('diffSteps', () => {
     }
   });
 
-  it('takes a letter that stands twice for one', () => {
+  it('handles a letter that occurs twice', () => {
     expect(diffSteps([code('a', 'aa')], [code('a', 'a')])).toEqual([
       { do: 'set', id: 'a', source: [{ start: 1, end: 2, text: '' }] }
     ]);
   });
 
-  it('sets outputs and count where they are others', () => {
+  it('sets outputs and count if they differ', () => {
     const ran = code('a', '1', { outputs: [output], execution_count: 2 });
     expect(diffSteps([a, b], [ran, b])).toEqual([
       { do: 'set', id: 'a', outputs: [output], execution_count: 2 }
@@ -67,7 +67,7 @@ describe('diffSteps', () => {
     expect(diffSteps([a], [prose])).toEqual([{ do: 'replace', id: 'a', cell: prose }]);
   });
 
-  it('sets metadata where they are others, however that outputs are hidden is written', () => {
+  it('sets metadata if they differ, in either notation of hidden outputs', () => {
     const tagged = { ...a, metadata: { tags: ['x'], trusted: true } };
     const metadata = { tags: ['x'] };
     expect(diffSteps([a], [tagged])).toEqual([{ do: 'set', id: 'a', metadata }]);
@@ -78,7 +78,7 @@ describe('diffSteps', () => {
     expect(diffSteps([a], [bare])).toEqual([]);
   });
 
-  it('does not guess where cells have no ids, or one id twice', () => {
+  it('does not guess if ids are missing or occur twice', () => {
     const bare: nbformat.ICell = { cell_type: 'code', metadata: {}, source: '' };
     expect(diffSteps([a], [bare])).toBeNull();
     expect(diffSteps([a], [a, a])).toBeNull();

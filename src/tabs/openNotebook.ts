@@ -25,7 +25,7 @@ const MAX_ANSWER = 4_000_000;
 const MAX_CELL = 24_000_000;
 /** Maximum number of retries to read the file: about 13 seconds. */
 const MAX_RETRIES = 5;
-/** Number of operations whose ids are remembered. */
+/** Number of operations of which the ids are remembered. */
 const MAX_OPERATIONS = 500;
 
 /** A notebook that is open in this page: answers the server's requests to read and change it. */
@@ -101,8 +101,8 @@ export class OpenNotebook {
       try {
         await this._saving.refresh();
       } catch (error) {
-        // A conflict with unsaved changes is reported when the notebook is saved. A request that fails
-        // beside the connection is repeated: nothing else would read the file.
+        // A conflict with unsaved changes is reported when the notebook is saved. Another failed
+        // request is repeated: nothing else would read the file.
         if (!(error instanceof Refusal) && tries < MAX_RETRIES) {
           await backOff(tries);
           if (!this.context.isDisposed) {
@@ -126,7 +126,7 @@ export class OpenNotebook {
   /**
    * Return the cells that changed since a version, or the first part of them.
    *
-   * @param ordered - The last version whose order the server knows.
+   * @param ordered - The last version of which the server knows the order.
    */
   private _changes(since: number, ordered = since): object {
     const { versions } = this;

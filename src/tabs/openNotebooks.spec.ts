@@ -138,7 +138,7 @@ describe('a notebook that is open', () => {
     expect(get).toHaveBeenLastCalledWith('b.ipynb', expect.anything());
   });
 
-  it('sends no answer over another connection than the request came over', async () => {
+  it('answers only over the connection of the request', async () => {
     const nextTask = (): Promise<void> => new Promise(resolve => setTimeout(resolve));
     for (const fails of [false, true]) {
       let end = (): void => undefined;

@@ -23,12 +23,12 @@ describe('tailOf', () => {
     expect(tail).toEqual({ first: 0, outputs: [stream('ab'), error, stream('c')] });
   });
 
-  it('cuts what was written over', () => {
+  it('truncates overwritten text', () => {
     const tail = tailOf(1, () => [stream('10%')], [{ stream: 0, cut: 3, text: '20%' }]);
     expect(tail).toEqual({ first: 0, outputs: [stream('20%')] });
   });
 
-  it('does not copy outputs where others are appended', () => {
+  it('does not copy outputs if others are appended', () => {
     const present = jest.fn();
     const tail = tailOf(1, present, [{ append: stream('a') }, { stream: 1, cut: 0, text: 'b' }]);
     expect(tail).toEqual({ first: 1, outputs: [stream('ab')] });
@@ -45,7 +45,7 @@ describe('tailOf', () => {
     expect(tail).toEqual({ first: 0, outputs: [stream('b'), error] });
   });
 
-  it('is empty where nothing changes', () => {
+  it('is empty if nothing changes', () => {
     expect(tailOf(1, () => [error], [])).toEqual({ first: 1, outputs: [] });
   });
 });
@@ -172,14 +172,14 @@ describe('an open cell', () => {
     expect([cell.getOutputs(), shown()]).toEqual([[stream('a\nb\n')], [stream('a\nb\n')]]);
   });
 
-  it('has all outputs once where they are sent again', () => {
+  it('has all outputs once if they are sent again', () => {
     const { cell, shown } = open([stream('a\n')]);
     const whole = [stream('a\nb\n'), error];
     setOutputs(cell, { method: 'outputs', cell: 'a', expected: null, whole });
     expect([cell.getOutputs(), shown()]).toEqual([whole, whole]);
   });
 
-  it('refuses a change exactly if somebody else has replaced the outputs', () => {
+  it('refuses a change only if another writer has replaced the outputs', () => {
     for (let seed = 0; seed < 100; seed++) {
       const random = numbers(seed);
       const next = (): number => random.next().value;

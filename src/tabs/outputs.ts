@@ -86,8 +86,8 @@ export function tailOf(
  * Replace the outputs of a cell from an index on, in one transaction.
  *
  * JupyterLab adds what is inserted as the last output, before it removes what Yjs lists after that.
- * It joins a stream to the last output if the one added last was a stream of this name, be it removed
- * meanwhile, and does so in the shared cell too: text that replaces text would be there twice, and not
+ * It joins a stream to the last output if the one added last was a stream of this name, even if it
+ * was removed since, and does so in the shared cell too: text that replaces text would be there twice, and not
  * be shown. So outputs are inserted after those that they replace, neighbours are joined, and where
  * the stream that was added last goes, all outputs are added again.
  */
@@ -140,7 +140,7 @@ function applyChanges(cell: YCodeCell, changes: readonly OutputChange[]): void {
 /**
  * Remove the trust of a cell, since outputs of an agent do not inherit it.
  *
- * Each write does this, since JupyterLab trusts a cell whose outputs a person clears. Open views
+ * Each write does this, since JupyterLab trusts a cell once a person clears its outputs. Open views
  * follow (`src/images/trust.ts`).
  */
 export function distrust(cell: YCodeCell): void {

@@ -113,7 +113,7 @@ describe('SaveQueue', () => {
     expect(bench.file).toBe(bench.model.content);
   });
 
-  it('recognizes its own save whose response was lost', async () => {
+  it('recognizes its own save after its response was lost', async () => {
     const bench = new Bench();
     bench.model.content = notebook([code('a'), code('b'), code('mine')]);
     const unconfirmed = bench.model.content;
@@ -141,7 +141,7 @@ describe('SaveQueue', () => {
     expect(bench.taken).toEqual([]);
   });
 
-  it('leaves what the server can write to the server, and saves wait for it', async () => {
+  it('lets the server write where it can, and saves wait for that', async () => {
     const bench = new Bench();
     const before = bench.file;
     bench.model.content = notebook([code('a'), code('agent')]);
@@ -159,7 +159,7 @@ describe('SaveQueue', () => {
     expect(bench.taken).toEqual([{ file: bench.file, base: bench.file }]);
   });
 
-  it('signs what the server has written if a person trusts outputs in it', async () => {
+  it('signs the file after the server wrote it, if a person trusts its outputs', async () => {
     jest.useFakeTimers();
     const bench = new Bench();
     bench.model.content = notebook([code('a'), code('agent')]);
@@ -174,7 +174,7 @@ describe('SaveQueue', () => {
     jest.useRealTimers();
   });
 
-  it('saves by itself what the server has not written', async () => {
+  it('saves itself if the server has not written', async () => {
     const bench = new Bench();
     bench.context.model.dirty = true;
     bench.unsaved = { order: [], cells: {} };

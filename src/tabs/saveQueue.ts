@@ -219,7 +219,7 @@ export class SaveQueue {
    */
   private _load(file: Content, load: (file: Content) => void): void {
     if (this._isForAgent) {
-      // The file may be from a save whose response was lost.
+      // The file may be from a save that lost its response.
       const [before, sent] = [this._file?.content ?? null, this._unconfirmed?.content];
       const base = sent ? baseAfter(before ?? { ...sent, cells: [] }, sent, file) : before;
       this._open.merge(file, base, load);
@@ -274,7 +274,7 @@ export class SaveQueue {
     await work().finally(() => (this._isForAgent = false));
   }
 
-  /** Open JupyterLab's dialog on a conflict. Meanwhile agents are refused. */
+  /** Open JupyterLab's dialog on a conflict. Agents are refused while it is open. */
   private async _askConflict(ask: () => Promise<unknown>): Promise<unknown> {
     if (this._isForAgent) {
       throw changed();

@@ -14,7 +14,7 @@ function together(mine: nbformat.ICell[], theirs: nbformat.ICell[]): nbformat.IC
 }
 
 describe('threeWayMerge', () => {
-  it('takes what either side changed', () => {
+  it('merges the changes of both sides', () => {
     expect(together([code('a', 'a!'), b, c], [a, b, code('c', 'c', ran)])).toEqual([
       code('a', 'a!'),
       b,
@@ -22,7 +22,7 @@ describe('threeWayMerge', () => {
     ]);
   });
 
-  it('takes a source of one side and outputs of the other for one cell', () => {
+  it('merges a source of one side and outputs of the other in one cell', () => {
     expect(together([code('a', 'a!'), b, c], [code('a', 'a', ran), b, c])?.[0]).toEqual(
       code('a', 'a!', ran)
     );
@@ -91,7 +91,7 @@ describe('threeWayMerge', () => {
   });
 });
 
-describe('the base after a save that may be made', () => {
+describe('the base after a save with an unknown outcome', () => {
   const before = [a, b, c];
   const sent = [a, code('b', 'b typed'), code('x')];
 

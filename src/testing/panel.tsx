@@ -47,7 +47,7 @@ export class Stage {
   /**
    * @param some - The initial state.
    * @param chat - The chat that is shown; null for a new one.
-   * @param failed - A cell whose outputs end with an error.
+   * @param failed - A cell with an error as its last output.
    */
   constructor(
     some: Partial<IAppState> = {},
@@ -144,7 +144,7 @@ export class Stage {
     await this.settle();
   }
 
-  /** Send a message whose turn begins. */
+  /** Send a message and begin its turn. */
   async say(text: string, turn = 't'): Promise<void> {
     await this.queue(text, turn);
     await this.happens({ kind: 'began' });

@@ -13,7 +13,7 @@ const { globSync, readFileSync } = require('fs') as {
 const FOLDER = `${__dirname}/..`;
 
 for (const file of globSync('**/*.spec.{ts,tsx}', { cwd: FOLDER }).sort()) {
-  // `jlpm test` runs those with another environment beside this.
+  // `jlpm test` runs those with another environment at the same time.
   if (!readFileSync(`${FOLDER}/${file}`, 'utf8').startsWith('/** @jest-environment')) {
     describe(file, () => {
       beforeAll(seedRandom);
