@@ -1,4 +1,4 @@
-# Everything runs in .venv, which each target fills with what it needs. Needed on the machine:
+# Everything runs in .venv, into which each target installs what it needs. Needed on the machine:
 # Python 3.11 or newer, make and git.
 #
 #   make lab PORT=9000          another port than a free one
@@ -72,7 +72,7 @@ $(VENV)/.panel: $(PANEL_SOURCES) node_modules/.made
 	@$(JLPM) build >$(VENV)/jlpm.log 2>&1 || { cat $(VENV)/jlpm.log >&2; exit 1; }
 	@touch $@
 
-# JupyterLab reads the panel through a link: what is built is what it shows.
+# JupyterLab reads the panel through a link: it shows the latest build.
 $(VENV)/.lab: $(VENV)/.lab-dependencies | $(VENV)/.panel
 	$(call say,Installing the extension)
 	@$(INSTALL) --no-deps -e .
@@ -137,7 +137,7 @@ format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier ca
 	@$(BIN)/ruff format
 	@$(JLPM) format
 
-# What runs at the same time as the tests. In a variable: `make -n` runs no line that names make itself.
+# Commands that run at the same time as the tests. In a variable: `make -n` runs no line that names make itself.
 BESIDE = --beside '$(MAKE) --no-print-directory eslint jest' \
 	--beside '$(MAKE) --no-print-directory versions'
 
@@ -147,7 +147,7 @@ test: setup ## Run every linter and test
 	$(call say,pytest)
 	@$(BIN)/python scripts/tests.py $(BESIDE) $(TESTS) -n $(WORKERS) --dist worksteal
 
-# What a developer wants at each commit. Python is checked whole, with the callers of what changed; of
+# For each commit. Python is checked whole, with the callers of what changed; of
 # the panel, `tsc` checks everything and eslint what `git` lists as changed since the last commit.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard)
 CHANGED_SCRIPT = $(filter %.ts %.tsx,$(CHANGED))

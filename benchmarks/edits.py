@@ -1,4 +1,4 @@
-"""An edit and an insertion in large notebooks, beside the same in one of ten cells."""
+"""An edit and an insertion in large notebooks, compared with a notebook of ten cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from measure import Bench, Row, Work, bench, in_turns, main, timed
 
 SAMPLES = 15
 SIZES = {500: 1.2, 5_000: 2.0, 20_000: None}
-"""Cells, and how many times an edit in ten cells an edit may take."""
+"""Number of cells, and the allowed time of an edit as a multiple of one in ten cells."""
 
 
 async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator[Row]:

@@ -1,4 +1,4 @@
-"""`1+1` over MCP, beside one kernel client kept open."""
+"""`1+1` over MCP, compared with a kernel client that stays open."""
 
 from __future__ import annotations
 

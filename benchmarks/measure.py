@@ -1,4 +1,4 @@
-"""Measure work beside its floor: a real server, the official MCP client, and medians of turns."""
+"""Measure work compared with its floor: a real server, the official MCP client, and medians of turns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from serving import Server, own_folders, server_command, serving  # noqa: E402
 from tests.support.tab_page import TabPage  # noqa: E402
 
 DEADLINE = 300
-"""Seconds that a script may take. What it has measured by then counts."""
+"""Timeout of a script, in seconds. Its results until then count."""
 SCALES = {"ms": 1_000.0, "s": 1.0}
 WARM_UPS = 3
 CODE = "1+1"
@@ -44,7 +44,7 @@ Work = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table: a piece of work beside its floor.
+    """One line of the table: a piece of work compared with its floor.
 
     Attributes:
         work: What was done.
@@ -196,7 +196,7 @@ async def run(folder: Path, *command: str | Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A server in a process of its own, and its MCP client."""
+    """A server in a separate process, and its MCP client."""
 
     server: Server
     folder: Path
@@ -277,7 +277,7 @@ def memory(pid: int) -> float:
 
 
 class KernelClient:
-    """The floor: one `AsyncKernelClient` that is kept open, and nothing around it.
+    """The floor: one bare `AsyncKernelClient` that stays open.
 
     Args:
         info: A kernel's connection file.
@@ -285,7 +285,7 @@ class KernelClient:
 
     def __init__(self, info: Mapping[str, Any]) -> None:
         self._context = zmq.asyncio.Context()
-        # With the default limit, a flood would lose messages and its end with them.
+        # With the default limit, a flood would lose messages, including its end.
         self._context.setsockopt(zmq.RCVHWM, 0)
         session = Session(key=info["key"].encode(), signature_scheme=info["signature_scheme"])
         self._client: Any = AsyncKernelClient(context=self._context, session=session)

@@ -1,4 +1,4 @@
-"""A cell that prints 10 MB in 10,000 flushed lines, beside a client that only drains it."""
+"""A cell that prints 10 MB in 10,000 flushed lines, compared with a client that only drains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panel in a browser: what the page does for each piece of an answer that grows."""
+"""The panel in a browser: the work of the page for each piece of a growing answer."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def opened(browser: Browser, server: Server) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """An answer whose events come one by one, as a model writes them."""
+    """An answer with events that come one by one, as a model writes them."""
 
     answer: Answer
     sent: asyncio.Event = field(default_factory=asyncio.Event)
@@ -144,7 +144,7 @@ async def streamed(
     )
     box = page.get_by_role("textbox", name="Message", exact=True)
     done = page.locator('[aria-busy="false"].tk-Turn')
-    # What JupyterLab loads when it is first needed (MathJax, colours of code) is there then.
+    # Then JupyterLab has loaded what it loads on first use (MathJax, syntax highlighting).
     await box.fill("Warm up.")
     await box.press("Enter")
     await expect(done).to_have_count(1)
@@ -152,7 +152,7 @@ async def streamed(
     await box.fill("Write.")
     await browser.start_tracing(page=page, categories=CATEGORIES)
     await box.press("Enter")
-    # Nothing is read from the page meanwhile: that would be work for it.
+    # Nothing is read from the page during the answer: that would be work for it.
     await answer.sent.wait()
     trace = await browser.stop_tracing()
     await expect(done).to_have_count(2)
@@ -185,7 +185,7 @@ CATEGORIES = [
     "disabled-by-default-devtools.timeline",
     "v8",
 ]
-"""What has to be traced."""
+"""The trace categories."""
 
 TASK = frozenset({"RunTask"})
 SCRIPT = frozenset(
@@ -217,7 +217,7 @@ class Update:
 def updates(trace: bytes, mark: str, last: float) -> list[Update]:
     """The main thread's work after each mark, until the next one.
 
-    What a mark was made in counts from the mark on.
+    A task that contains a mark counts from the mark on.
 
     Args:
         trace: As Chromium writes it.

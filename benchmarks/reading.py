@@ -1,4 +1,4 @@
-"""What agents read again and again, beside the REST read of the file; and what a model pays for it."""
+"""Frequent reads of agents, compared with reading the file over REST, and their cost for a model."""
 
 from __future__ import annotations
 

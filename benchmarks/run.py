@@ -35,7 +35,7 @@ PACKAGES = (
 
 
 def rows_of(family: str, options: list[str]) -> list[Row]:
-    """Run a script in a process of its own."""
+    """Run a script in a separate process."""
     with tempfile.TemporaryDirectory(prefix="tk-ai-bench-") as folder:
         rows = Path(folder) / "rows.json"
         command = [sys.executable, str(HERE / f"{family}.py"), "--rows", str(rows), *options]
@@ -47,7 +47,7 @@ def rows_of(family: str, options: list[str]) -> list[Row]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what it ran on, without its name."""
+    """Return the machine's description, without its name."""
     return {
         "processor": processor(),
         "cores": os.cpu_count(),

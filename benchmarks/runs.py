@@ -1,4 +1,4 @@
-"""Notebooks of trivial cells, beside nbclient and papermill on the same notebooks."""
+"""Notebooks of trivial cells, compared with nbclient and papermill on the same notebooks."""
 
 from __future__ import annotations
 

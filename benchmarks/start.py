@@ -1,4 +1,4 @@
-"""The start and the memory of a server with the extension beside one without it, and `nb`'s commands."""
+"""Start and memory of a server with the extension, compared with one without it, and `nb`'s commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator[Row]:
-    """Measure starts of servers, and whole warm commands beside an empty Python."""
+    """Measure starts of servers, and whole warm commands compared with an empty Python."""
     starts = Starts(folder)
     without, with_it = await in_turns(
         limited(10),
@@ -59,7 +59,7 @@ async def measure(folder: Path, limited: Callable[[int], int]) -> AsyncGenerator
 
 
 class Starts:
-    """Starts servers, one at a time, in folders of their own."""
+    """Starts servers, one at a time, in separate folders."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -79,7 +79,7 @@ class Starts:
         await started(self._process, Path(self._environment["JUPYTER_RUNTIME_DIR"]))
 
     async def memory(self, extension: str) -> float:
-        """Return the memory of a server, in MB, a moment after its start."""
+        """Return the memory of a server, in MB, shortly after its start."""
         await self.start(extension)
         await asyncio.sleep(2)
         assert self._process is not None

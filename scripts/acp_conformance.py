@@ -1,11 +1,11 @@
-"""What real agents of the Agent Client Protocol can do in the chat, measured; their models are scripted.
+"""Measure what real agents of the Agent Client Protocol can do in the chat, with scripted models.
 
     python scripts/acp_conformance.py --prefix FOLDER [NAME ...]
 
 FOLDER is where npm has installed the agents: ``npm install --prefix FOLDER`` and the packages in
 `AGENTS`. Each agent is driven over HTTP through a Jupyter Server, as the panel does. Prints the table of
 docs/acp.md. Several agents first work in one notebook. Exits with 1 if an agent cannot complete a turn
-with our tools, or if an undo takes back more than its own turn.
+with our tools, or if an undo reverts more than its own turn.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.support.scripted_model import MODEL
 Json = dict[str, Any]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TURN = 90.0
-"""Seconds until a turn is given up."""
+"""Timeout of a turn, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Agent:
 
     Attributes:
         package: Its package, as npm names it.
-        shell: The call of its own tool that runs ``touch`` on a file.
-        write: The call of its own tool that writes a text to a file.
+        shell: The call of its built-in tool that runs ``touch`` on a file.
+        write: The call of its built-in tool that writes a text to a file.
         variables: Its variables, from the addresses of the endpoints and its own folder.
         model: The name in the list of models; by default its own name.
     """
@@ -129,14 +129,14 @@ AGENTS: Mapping[str, Agent] = {
 
 @dataclass
 class Measured:
-    """What was measured of an agent; a dash where it cannot be."""
+    """Results of an agent; a dash for what cannot be measured."""
 
     version: str = "-"
     results: dict[str, str] = field(default_factory=dict)
 
 
 class Client:
-    """A person's client of the chat."""
+    """Client of the chat."""
 
     def __init__(self, url: str, headers: Mapping[str, str], model: str) -> None:
         self._http = httpx2.AsyncClient(base_url=f"{url}api/tk-ai/", headers=headers, timeout=TURN)
@@ -238,7 +238,7 @@ class Checks:
         return "one card"
 
     async def own_tools(self) -> str:
-        """Whether it asks before it runs its own command, and obeys a denial."""
+        """Whether it asks before it runs a shell command, and obeys a denial."""
         file = self._root / "touched.txt"
         tool, arguments = self._agent.shell(str(file))
         events = await self._client.say(
@@ -261,7 +261,7 @@ class Checks:
         return "yes" if of_kind(events, "plan") else "no"
 
     async def files(self) -> str:
-        """How it writes a file with its own tool."""
+        """How it writes a file with its built-in tool."""
         file = self._root / "written.txt"
         tool, arguments = self._agent.write(str(file))
         events = await self._client.say(f"@call {tool} {json.dumps(arguments)}", mode="ask")
@@ -320,7 +320,7 @@ class Stage:
         return self.folder / "root"
 
     def server(self, name: str) -> Any:
-        """A server of that name, which keeps what an earlier one stored."""
+        """A server of that name, on the stored state of an earlier one."""
         options = [
             f"--TkAIExtensionApp.chat_model={MODEL}",
             f"--TkAIExtensionApp.data_dir={self.folder / 'state'}",
@@ -332,7 +332,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged(prefix: Path, *names: str) -> AsyncGenerator[Stage]:
-    """A stage for some agents, with the scripted providers; removed afterwards."""
+    """Temporary folder and scripted providers for some agents."""
     endpoints, messages = Endpoints(), DirectedModel()
     programs = (str(prefix / "node_modules" / ".bin"), str(Path(sys.executable).parent))
     with tempfile.TemporaryDirectory() as made:
@@ -384,7 +384,7 @@ async def together(prefix: Path, names: Sequence[str]) -> bool:
     """Let each agent insert a cell into one notebook, then undo their turns, the first one first.
 
     Returns:
-        Whether each undo took back the cell of that agent and nothing else.
+        Whether each undo removed the cell of that agent and nothing else.
     """
     async with staged(prefix, *names) as stage, stage.server("together") as server:
         path = stage.root / "together.ipynb"

@@ -1,7 +1,7 @@
-"""Builds the panel on the way to a wheel, where what it is made from is newer than what was made.
+"""Build the panel for a wheel, if its sources are newer than the last build.
 
 The build's hook calls it (pyproject.toml). An sdist carries the panel, with one time on all of its
-files: nothing is built then, and nothing is fetched.
+files: then nothing is built or fetched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MADE = "tk_ai_extension/labextension"
 
 
 def build(target_name: str, version: str, **options: Any) -> None:
-    """Builds it where any of its sources is newer.
+    """Build it if any of its sources is newer.
 
     Args:
         target_name: ``wheel`` or ``sdist``.

@@ -1,9 +1,9 @@
-"""An agent's work in a real notebook, in a terminal: each call, and what the agent reads.
+"""Show an agent's work in a real notebook: each call, and what the agent reads.
 
     python scripts/demo.py
 
 A Jupyter Server starts on a free port with a copy of the example, the official MCP client connects
-to it, and everything is gone afterwards. Exits with 1 where an answer is not what it should be.
+to it, and everything is removed afterwards. Exits with 1 if an answer is not as expected.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ PROJECT = Path(__file__).resolve().parent.parent
 NOTEBOOK = "coffee.ipynb"
 
 DEADLINE = 120
-"""Seconds until a demo that hangs is given up."""
+"""Timeout of the demo, in seconds."""
 
 # With jupyter-collaboration the notebook would be a live room. It works the same there, and this
-# shows what is so on every server.
+# shows what holds on every server.
 NO_ROOMS = "--ServerApp.jpserver_extensions=jupyter_server_ydoc=False"
 
 ROUNDER = """\
@@ -68,11 +68,11 @@ TYPED = "# The thermometer reads to a tenth of a degree.\n"
 """What a person types in the meantime."""
 
 AGENTS = "print(left_over)"
-"""What the agent would have put over it."""
+"""What the agent would have written over it."""
 
 
 class Different(Exception):
-    """An answer is not what it should be."""
+    """An answer is not as expected."""
 
 
 # -- the screen ------------------------------------------------------------------------------------
@@ -92,19 +92,19 @@ class Screen:
         )
 
     def line(self, text: str = "", style: str = "") -> None:
-        """A line, at once."""
+        """Print a line at once."""
         if style and self._coloured and text:
             text = f"\x1b[{style}m{text}\x1b[0m"
         print(text, flush=True)
 
     def boxed(self, text: str, mark: str, style: str = "") -> None:
-        """Text as it is behind a mark; what is too long for a line goes on behind another mark."""
+        """Print text behind a mark, with long lines wrapped."""
         for line in text.split("\n"):
             for number, piece in enumerate(self._pieces(line)):
                 self.line(f"   {'┊' if number else mark} {piece}".rstrip(), style)
 
     def call(self, number: int, name: str, arguments: Mapping[str, Any]) -> None:
-        """What is called; code below it."""
+        """Print a call, with code below it."""
         short = {k: v for k, v in arguments.items() if "\n" not in str(v)}
         shown = "  ".join(f"{key}={value}" for key, value in short.items())
         self.line()
@@ -113,7 +113,7 @@ class Screen:
             self.boxed(value, ">", self.BLUE)
 
     def measured(self, text: str) -> None:
-        """How long it took, and how much there is to read."""
+        """Print the duration and the length of the answer."""
         self.line(f"   └ {text}", self.DIM)
 
     def _pieces(self, line: str) -> Iterator[str]:
@@ -145,7 +145,7 @@ class Answer:
     data: Mapping[str, Any]
 
     def says(self, *parts: str) -> None:
-        """Makes sure that the text has all these parts.
+        """Check that the text has all these parts.
 
         Raises:
             Different: It lacks one.
@@ -182,10 +182,10 @@ class Agent:
             raise Different(f"There is no {', '.join(sorted(missing))}.")
 
     async def call(self, tool: str, *, fails: bool = False, **arguments: Any) -> Answer:
-        """Calls a tool and shows what comes.
+        """Call a tool and show its answer.
 
         Raises:
-            Different: It failed and should not have, or the other way round.
+            Different: It failed unexpectedly, or succeeded unexpectedly.
         """
         self._calls += 1
         self._screen.call(self._calls, tool, arguments)
@@ -214,7 +214,7 @@ class Agent:
 
 
 class Person:
-    """Somebody who has the notebook open in JupyterLab, types into it and saves."""
+    """A person who has the notebook open in JupyterLab, types into it and saves."""
 
     def __init__(self, http: httpx2.AsyncClient, server: Server, screen: Screen) -> None:
         self._http = http
@@ -234,7 +234,7 @@ class Person:
 
 
 def picture(image: bytes) -> str:
-    """What a picture is."""
+    """Describe a picture."""
     with Image.open(io.BytesIO(image)) as opened:
         width, height = opened.size
         return f"{opened.get_format_mimetype()}, {width} by {height} pixels, {len(image):,} bytes"
@@ -254,7 +254,7 @@ def words(names: Sequence[str], width: int) -> str:
 
 
 async def work(agent: Agent, person: Person) -> None:
-    """What an agent does in a notebook, and what it must be answered.
+    """Run the agent's calls in a notebook and check the answers.
 
     Raises:
         Different: An answer is not what it should be.
@@ -297,7 +297,7 @@ async def work(agent: Agent, person: Person) -> None:
 
 
 def see(answer: Answer, count: int) -> None:
-    """Makes sure that there are as many pictures.
+    """Check the number of pictures.
 
     Raises:
         Different: There are others.
@@ -307,10 +307,10 @@ def see(answer: Answer, count: int) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Makes sure that the file has what everybody did.
+    """Check that the file has everybody's changes.
 
     Raises:
-        Different: It has not.
+        Different: It lacks one.
     """
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -333,7 +333,7 @@ def check_file(path: Path) -> None:
 
 
 async def demonstrate(screen: Screen, folder: Path) -> None:
-    """The whole of it, in an empty folder.
+    """Run the demo in an empty folder.
 
     Raises:
         Different: An answer is not what it should be.
@@ -348,7 +348,7 @@ async def demonstrate(screen: Screen, folder: Path) -> None:
         serving(
             server_command(root, NO_ROOMS), folder, own_folders(folder), folder / "server.log"
         ) as server,
-        # The environment may name a proxy, which is none of this server's business.
+        # Ignore a proxy of the environment: this server is local.
         httpx2.AsyncClient(headers=server.headers, timeout=60, trust_env=False) as http,
         # With a session, which has a current notebook and an undo.
         Client(
@@ -380,7 +380,7 @@ async def demonstrate(screen: Screen, folder: Path) -> None:
 
 
 async def run(screen: Screen, folder: Path) -> None:
-    """Runs it; a signal that asks for the end stops the server first."""
+    """Run it; a signal to end stops the server first."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -388,7 +388,7 @@ async def run(screen: Screen, folder: Path) -> None:
 
 
 def main() -> int:
-    """Runs it in a folder that is gone afterwards; returns the exit code."""
+    """Run it in a temporary folder; return the exit code."""
     screen = Screen()
     try:
         # A kernel that was just stopped may still write to the folder.

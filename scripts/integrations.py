@@ -1,8 +1,8 @@
-"""What agents install to use the tools, made from the registry: plug-ins, a bundle and a registry's entry.
+"""Generate what agents install from the tools: plug-ins, a bundle and an entry of the MCP registry.
 
     python scripts/integrations.py
 
-writes `integrations`; `tests/test_integrations.py` fails where a file is not what this makes.
+writes `integrations`; `tests/interop/test_plugin.py` fails if a file differs from this output.
 """
 
 from __future__ import annotations

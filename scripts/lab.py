@@ -2,8 +2,8 @@
 
     python scripts/lab.py [--port PORT] [--root FOLDER]
 
-The example is copied to `playground/` once, so that what a person changes stays theirs. The server
-takes a free port and its own token; Ctrl-C stops it with its kernels.
+The example is copied to `playground/` once, so that a person's changes are kept. The server
+takes a free port and a new token; Ctrl-C stops it with its kernels.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def chat_command(server: Server) -> str:
 
 
 def has_display() -> bool:
-    """Whether a browser opened here would be seen by anybody."""
+    """Whether a browser opened here would be visible."""
     if sys.platform.startswith("linux") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):
@@ -66,7 +66,7 @@ def has_display() -> bool:
 
 
 def playground(folder: Path) -> Path:
-    """The folder with the person's own copy of the example, made where it is missing."""
+    """The folder with the person's copy of the example, made if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / NOTEBOOK).exists():
         shutil.copy(EXAMPLES / NOTEBOOK, folder)
@@ -79,9 +79,9 @@ def command(root: Path, port: int) -> list[str]:
         f"--ServerApp.root_dir={root}",
         f"--ServerApp.port={port}",
         f"--LabApp.default_url=/lab/tree/{NOTEBOOK}",
-        # Nothing is fetched from elsewhere behind the person's back.
+        # Nothing is fetched from elsewhere without the person's knowledge.
         "--LabApp.news_url=None",
-        # Nor does JupyterLab ask about its news: the question would cover the chat.
+        # Nor does JupyterLab ask about its news: the dialog would cover the chat.
         f"--LabApp.app_settings_dir={SETTINGS}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]
@@ -93,7 +93,7 @@ def command(root: Path, port: int) -> list[str]:
 
 
 async def run(root: Path, port: int, log: Path) -> int:
-    """Serves until it ends or a signal asks for the end; returns the exit code."""
+    """Serve until it ends or a signal stops it; return the exit code."""
     print(f"Starting JupyterLab (its log: {log})", flush=True)
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -129,7 +129,7 @@ async def run(root: Path, port: int, log: Path) -> int:
 
 
 async def announced(process: asyncio.subprocess.Process) -> None:
-    """Says where everything is, once it is there."""
+    """Print the addresses and commands, once they work."""
     server = await started(process)
     await check_extension(server)
     print(
@@ -146,7 +146,7 @@ def port_number(text: str) -> int:
     """A TCP port.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a port.
     """
     port = int(text)
     if not 0 <= port <= 65535:
@@ -161,7 +161,7 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=PROJECT / "playground", help="folder served")
     arguments = parser.parse_args()
     root = playground(arguments.root.resolve())
-    # Beside the runtime files, which only this user may read: the log holds the token.
+    # Next to the runtime files, which only this user may read: the log contains the token.
     folder = Path(jupyter_runtime_dir())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = folder / "tk-ai-lab.log"

@@ -1,6 +1,6 @@
-"""A Jupyter Server in a separate process: started, found, stopped.
+"""Start, find and stop a Jupyter Server in a separate process.
 
-For the scripts and the benchmarks. The extension is whatever is installed.
+For the scripts and the benchmarks. It uses the installed extension.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from jupyter_core.paths import jupyter_runtime_dir
 from tornado.httpclient import AsyncHTTPClient
 
 STARTING = 60
-"""Seconds until a server that does not answer is given up."""
+"""Timeout of a start, in seconds."""
 STOPPING = 10
-"""Seconds that a server has to stop its kernels in."""
+"""Timeout for a server to stop its kernels, in seconds."""
 
 
 class ServerFailed(Exception):
@@ -33,7 +33,7 @@ class Server:
 
     Attributes:
         url: With scheme, port and base URL, ending in a slash.
-        token: What a client authenticates with; empty where the user's configuration wants none.
+        token: For authentication; empty if the user's configuration needs none.
     """
 
     url: str
@@ -51,9 +51,9 @@ class Server:
 
 
 def own_folders(folder: Path) -> dict[str, str]:
-    """This process's environment, with all that Jupyter and IPython keep for a user below ``folder``.
+    """This process's environment, with the user's files of Jupyter and IPython below ``folder``.
 
-    What is installed with Python (kernelspecs, enabled extensions) stays in force; the user's own
+    Everything installed with Python (kernelspecs, enabled extensions) still applies; the user's own
     configuration does not.
     """
     own = {
@@ -68,7 +68,7 @@ def own_folders(folder: Path) -> dict[str, str]:
 
 
 def allow_root() -> list[str]:
-    """The option without which Jupyter refuses to be run by root, where it is."""
+    """The option that lets Jupyter run as root; empty for other users."""
     return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 
 
@@ -86,10 +86,10 @@ async def started(
 ) -> Server:
     """The server, once it listens.
 
-    Jupyter writes its runtime file a moment before it listens, and notifies nobody of either.
+    Jupyter writes its runtime file a moment before it listens, and gives no notification of either.
 
     Raises:
-        ServerFailed: It ended, or said nothing for `STARTING` seconds.
+        ServerFailed: It ended, or did not answer for `STARTING` seconds.
     """
     folder = runtime_folder or Path(jupyter_runtime_dir())
     runtime_file = folder / f"jpserver-{process.pid}.json"
@@ -112,7 +112,7 @@ async def started(
 
 
 async def check_extension(server: Server) -> None:
-    """Makes sure that the extension answers before its address is published.
+    """Check that the extension answers before its address is published.
 
     Raises:
         ServerFailed: It does not.
@@ -129,12 +129,12 @@ async def check_extension(server: Server) -> None:
 
 
 def end_of(log: Path) -> str:
-    """The last that a server wrote."""
+    """The end of a server's log."""
     return log.read_text(encoding="utf-8", errors="replace")[-4000:]
 
 
 async def stopped(process: asyncio.subprocess.Process) -> None:
-    """Ends the server and its kernels, at last by force."""
+    """Stop the server and its kernels, in the end by force."""
     if process.returncode is None:
         process.terminate()
     try:
@@ -149,7 +149,7 @@ async def stopped(process: asyncio.subprocess.Process) -> None:
 async def serving(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path
 ) -> AsyncGenerator[Server]:
-    """A server with the extension, up inside the block and gone with its kernels after it.
+    """A server with the extension, which runs inside the block and is stopped with its kernels after it.
 
     Args:
         command: Its command line.

@@ -1,11 +1,11 @@
-"""Run the tests, and other commands at the same time with less of the processors.
+"""Run the tests, and other commands at the same time with a lower priority.
 
     python scripts/tests.py tests -n 4 --dist worksteal
     python scripts/tests.py --beside 'make lint' --beside 'make jest' tests -n 4
 
-Tests wait for much of their time. What a command of `--beside` prints is shown when it has ended, and
-where one fails, all of it has failed. At the end stand the processor seconds of everything that ran. The
-other arguments are pytest's.
+Tests wait for much of their time. The output of a command of `--beside` is shown when it has ended. If
+one fails, the run fails. The last line has the processor seconds of everything that ran. Other arguments
+are pytest's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".pytest_cache"
 NICE = "5"
-"""The niceness of commands beside the tests. With the lowest priority much of their work would be left at
-the end, where it does not keep all processors busy."""
+"""The niceness of commands next to the tests. With the lowest priority much of their work would remain at
+the end, when it does not keep all processors busy."""
 
 
 def run(arguments: list[str], stdout: int | None = None) -> int:
@@ -39,7 +39,7 @@ def beside(command: str) -> Generator[Callable[[], int]]:
     """Run a command with a low priority.
 
     Returns:
-        What waits for its end and returns its exit code.
+        A function that waits for its end and returns its exit code.
     """
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(

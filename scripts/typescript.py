@@ -1,8 +1,8 @@
-"""TypeScript of what the server sends: types, made of the models of its routes.
+"""Generate TypeScript types from the models of the server's routes.
 
     python scripts/typescript.py
 
-writes `src/api/models.ts`; `tests/test_frontend.py` fails where it is not what this makes.
+writes `src/api/models.ts`; `tests/test_frontend.py` fails if it differs from this output.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SENT: tuple[Any, ...] = (
     models.UndoneTurn,
     models.CompletedCode,
     models.EditedCell,
-    # What a person adds to a message, and what chats are set up with.
+    # Attachments of a message, and the setup of chats.
     *get_args(models.Attachment),
     models.VariableList,
     ChatSetupInfo,
     ConnectionInfo,
     StandingInfo,
 )
-"""The models that the page reads, with all that they refer to."""
+"""The models that the page reads, with all models that they refer to."""
 
 EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
@@ -126,7 +126,7 @@ def _declared(name: str, schema: dict[str, Any], names: dict[str, str]) -> str:
     properties = dict(schema.get("properties", {}))
     base = ""
     if name in EVENTS:
-        # A request's id stands where other events have their number.
+        # A request's id replaces the number of other events.
         own = properties["id"]["type"] != HEAD_FIELDS["id"]["type"]
         base = " extends Omit<EventHead, 'id'>" if own else " extends EventHead"
         for key in HEAD_FIELDS.keys() - ({"id"} if own else set()):

@@ -46,13 +46,13 @@ TRIED = ("jupyter_client", "jupyter_server", "jupyterlab", "jupyter-collaboratio
 PORTS = (20_000, 32_000)
 """The lowest port that a server gets, and the end of the range."""
 START = 300.0
-"""Seconds in which a server has to be up, and to answer: tests may leave it little of the processors."""
+"""Timeout for a server to start and to answer, in seconds, on a machine that also runs tests."""
 SHOWN = 180.0
-"""Seconds in which a page shows what it should."""
+"""Timeout for a page to show what is expected, in seconds."""
 SLOW_ACTIVATION = re.compile(
     r"Plugin \S+ (\(with \d+ dependants\) took \S+ms|is taking too long) to activate\.$"
 )
-"""What JupyterLab warns of on a busy machine: one that stalls would leave the page without its self-test."""
+"""Warnings of JupyterLab on a busy machine."""
 CONFIG = """\
 c = get_config()
 c.ServerApp.jpserver_extensions = {
@@ -67,7 +67,7 @@ c.YDocExtension.disable_rtc = not COLLABORATION
 
 
 def requirements() -> list[str]:
-    """What the package declares for use, with JupyterLab, a kernel and collaboration."""
+    """Declared requirements, with JupyterLab, a kernel and collaboration."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     lab = [line for line in extras["lab"] if not line.startswith("matplotlib")]
@@ -75,7 +75,7 @@ def requirements() -> list[str]:
 
 
 def lower_bounds() -> list[str]:
-    """The lowest declared versions of what is tried."""
+    """The lowest declared versions of the tested packages."""
     found: list[str] = []
     for line in requirements():
         match = re.match(r"([\w.-]+)>=([\w.]+)", line)
@@ -132,7 +132,7 @@ def with_packages(name: str, *arguments: str) -> Path:
 
 
 def installed(python: Path) -> str:
-    """What is tried, with its versions."""
+    """The tested packages with their versions."""
     code = (
         "import sys, importlib.metadata as m;"
         "print(*(f'{name} {m.version(name)}' for name in sys.argv[1:]), sep=', ')"
@@ -167,7 +167,7 @@ def smoke(python: Path, browser: Browser, *, collaboration: bool) -> None:
             + f"c.IdentityProvider.token = {token!r}\n",
             encoding="utf-8",
         )
-        # Older servers do not say which port they took where they were to choose it.
+        # Older servers do not report a port that they chose.
         port = free_port()
         folders = {f"JUPYTER_{name}_DIR": str(Path(home, name)) for name in ("DATA", "RUNTIME")}
         server = subprocess.Popen(
@@ -297,7 +297,7 @@ def _browser() -> Generator[Browser]:
 
 
 def main(kinds: list[str]) -> int:
-    """Tries the kinds that are named; the exit code."""
+    """Try the named kinds; return the exit code."""
     failed = 0
     with _browser() as browser:
         for kind in kinds or ["lowest", "newest"]:

@@ -1,4 +1,4 @@
-"""Calls that are wrong, with the status and the code that every interface answers."""
+"""Invalid calls, with the status and the code that every interface answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many cases in one test, for what is expensive to set up: all of them run, and all failures are reported."""
+"""Many cases in one test with an expensive setup: all of them run, and all failures are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Cases:
         self._count += 1
         try:
             yield
-        # What `pytest.raises` fails with is no Exception.
+        # A failure of `pytest.raises` is not an Exception.
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (raised at the end)
             error.add_note(f"Case: {', '.join(str(each)[:200] for each in what)}")
             self._errors.append(error)

@@ -53,8 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limits how long tests wait, and spreads the modules with a browser over the whole run.
 
-    Those with a browser keep the processors busy, where most other tests wait for something: one beside
-    the other they are done sooner.
+    Those with a browser keep the processors busy, where most other tests wait for something: run
+    at the same time, they end sooner.
     """
     for item in items:
         limit(item)
@@ -103,7 +103,7 @@ def kept_kernels(temporary_folder: None) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forgotten_kernel_managers() -> Iterator[None]:
-    """Terminate the ZeroMQ contexts of kernel managers that are garbage in threads of their own.
+    """Terminate the ZeroMQ contexts of garbage-collected kernel managers in separate threads.
 
     The garbage collector may find a manager before the sockets of its context, which the context does not
     know any more: to terminate it then waits for them for ever, in any thread, and so does the test.

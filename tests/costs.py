@@ -35,7 +35,7 @@ def cost(tool: str, cells: int, *calls: int, transactions: float) -> Cost:
 
 
 MAX_MODULES = 30
-"""Modules of the package that `execute_cell` may pass, beside values and errors (`model`)."""
+"""Modules of the package that `execute_cell` may pass, in addition to values and errors (`model`)."""
 
 COSTS = (
     cost("list_kernels", 10, 4_000, 4_000, transactions=0),

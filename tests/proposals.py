@@ -1,4 +1,4 @@
-"""Proposals as tools make them, for tests of those who ask about them."""
+"""Proposals as tools make them, for tests of approvals."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- Kernels and sessions --
     Requirement("kernel:python-session", "S0 S1", "`python` in session mode: kernels kept by (session, cwd), several owners may share one, state persists from cell to cell and call to call"),
     Requirement("kernel:python-per-call", "S0 S1", "per-call mode: started for the request and always shut down after it"),
-    Requirement("kernel:pool", "S0", "at most 4 session kernels for each user, whose least recently used goes; idle ones are swept every 30 s after 5 minutes; kernels bound to notebooks are never swept"),
+    Requirement("kernel:pool", "S0", "at most 4 session kernels for each user; the least recently used one is closed first; idle ones are swept every 30 s after 5 minutes; kernels bound to notebooks are never swept"),
     Requirement("kernel:queue", "S0 S4", "executions of one kernel run one after the other, first come first served, fair between callers"),
     Requirement("kernel:reset", "S0 S1", "each cell of a `python` call has its own reset flag; a reset while another is in progress is rejected"),
     Requirement("kernel:heartbeat", "S0", "a kernel that died is noticed within 5 s"),
@@ -91,7 +91,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("kernel:start-retry", "S0", "starting a kernel through a gateway is retried once on HTTP 5xx"),
     Requirement("kernel:exhaustion", "S0", "on EMFILE, ENFILE or \"Too many open files\": idle session kernels are shut down, then one retry"),
     Requirement("kernel:env", "S0 S1", "cwd, environment entries and `sys.path` are set in the kernel at start and per execution; PI_SESSION_FILE, ARTIFACTS and PI_ARTIFACTS_DIR (the same folder), PI_TOOL_BRIDGE_URL, PI_TOOL_BRIDGE_TOKEN, PI_TOOL_BRIDGE_SESSION are set for `python` kernels"),
-    Requirement("kernel:bridge", "S1", "code in a kernel can call the registry's tools through a bridge whose address, token and session are in its environment; the token is good for that caller and that kernel alone, and the caller's permission mode holds"),
+    Requirement("kernel:bridge", "S1", "code in a kernel can call the registry's tools through a bridge; its address, token and session are in the kernel's environment; the token is good for that caller and that kernel alone, and the caller's permission mode holds"),
     Requirement("kernel:readiness", "S4", "use_notebook waits until the kernel answers, up to 30 s, and logs how long it took; after that a typed error with the kernel's stderr, and no orphan"),
     Requirement("kernel:shared-live", "card", "a person's runs, restarts, shutdowns and renames in the shared kernel update states, staleness and the session's path as they happen"),
     Requirement("kernel:session", "S4", "use_notebook creates the Jupyter session, so that JupyterLab shows the kernel connected"),
@@ -156,7 +156,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     # -- Promise 1: Nobody's work is lost --
     Requirement("edit:linearizable", "project", "several callers insert, overwrite, delete, move, run and undo in one notebook at once: the notebook at the end is what was answered, nothing doubled, nothing lost, and a refused change changed nothing", promise=1),
     Requirement("fault:concurrent-edit", "project", "two agents and a person edit at once: no lost update, everyone's text is there or its author got an error; identical after sync", promise=1),
-    Requirement("text:merge", "project", "writing cell-marked text back merges by cell id with what others changed meanwhile; a missing marker deletes only a cell that was read; a cell changed on both sides stops the whole write and shows both", promise=1),
+    Requirement("text:merge", "project", "writing cell-marked text back merges by cell id with others' changes since then; a missing marker deletes only a cell that was read; a cell changed on both sides stops the whole write and shows both", promise=1),
     Requirement("fault:killed-in-save", "project", "a server killed in mid-save: any reader finds old or new, and every acknowledged edit is there", promise=1),
     Requirement("fault:disk-full", "project", "a full disk, a read-only file or folder: a typed error, the old content intact", promise=1),
     Requirement("fault:tab-lost", "project", "a browser tab closed, reloaded or offline in the middle of a run, an agent's or its person's: the run goes on, and nothing is lost or shown twice", promise=1),
@@ -183,12 +183,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("perm:cap", "project", "an administrator's trait caps the mode", promise=5),
     Requirement("perm:approvals", "project", "an approval holds once, for this chat, this notebook or one tool, shows the diff or the code that it is for, and can be removed; a denial can carry a message", promise=5),
     Requirement("perm:bound", "project", "an approval holds for its notebook, kernel, cells and sources, as they were shown: what changes while a person is asked is asked again, a bounded number of times, and never run", promise=5),
-    Requirement("perm:agent-actions", "project", "what an agent, also Claude, does with tools of its own is decided by the chat's permission mode; its files stay below the root, are journalled and undone with the turn", promise=5),
+    Requirement("perm:agent-actions", "project", "the chat's permission mode decides what an agent, also Claude, does with its built-in tools; its files stay below the root, are journalled and undone with the turn", promise=5),
     Requirement("mcp:permission-required", "project", "where the mode asks and nobody can be asked within the call, a tool answers `permission_required` with an id; the person answers it in the panel, over REST or in a terminal", promise=5),
     Requirement("mcp:elicitation", "project", "a client that declares elicitation is asked for permission within the call", promise=5),
     Requirement("threat:prompt-injection", "project", "an instruction in cells, outputs or file names gains nothing: what the mode does not allow is refused where the tool runs, and the refusal is in the journal", promise=5),
     # -- Promise 6: One's own changes can be undone --
-    Requirement("rest:restore", "project", "one request restores a chat and its notebooks to before a turn; of several at once one does it; a cell that somebody edited since stays and is listed; the agent forgets the turn and those after it", promise=6),
+    Requirement("rest:restore", "project", "one request restores a chat and its notebooks to before a turn; of several at once one takes effect; a cell that was edited since stays and is listed; the agent forgets the turn and those after it", promise=6),
     # -- Promise 7: Callers never meet --
     Requirement("threat:other-user", "project", "executions, artifacts, permissions and chats of another user of the server are not found", promise=7),
     Requirement("mcp:sessions", "project", "a caller is a session of MCP, or what `?caller=` or `X-TK-Caller` names; without either there is no current notebook and no undo: `invalid_arguments`", promise=7),
@@ -197,7 +197,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("threat:no-token", "project", "no route of the extension answers without authentication", promise=8),
     Requirement("threat:path", "project", "no path leads out of the root: `../`, sibling prefix, symlink, hidden file, NUL", promise=8),
     Requirement("threat:html", "project", "HTML, SVG, script, `javascript:` links and remote images in a notebook or a message run nothing and, in the panel, fetch nothing", promise=8),
-    Requirement("threat:sandbox-escapes", "project", "code in a bubblewrap sandbox, of root or of an ordinary user, opens none of the machine's kernel settings for writing, gets no capabilities, also not in namespaces of its own, and reaches no process, socket, terminal or file outside", promise=8),
+    Requirement("threat:sandbox-escapes", "project", "code in a bubblewrap sandbox, of root or of an ordinary user, opens none of the machine's kernel settings for writing, gets no capabilities, also not in new namespaces, and reaches no process, socket, terminal or file outside", promise=8),
     Requirement("hub:tokens", "project", "behind a JupyterHub the panel, REST, MCP and the page's WebSocket work for a login or a token that may access that server, and for no other; its culler ends nothing that works", promise=8),
     # -- Promise 9: Keys stay home --
     Requirement("threat:secrets", "project", "a secret of the server is in no log, notebook, output, kernel environment, export or model context", promise=9),
@@ -222,6 +222,6 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("chat:servers-own", "project", "the agents of chats start the MCP servers in the user's own `mcp.json` and ask for each call of their tools; a server that does not start is named, and the chat goes on without it"),
     Requirement("code:completion", "project", "ghost text and a prompt in a cell propose code from the cells around, with names and types of variables, never their values; nothing is written before a person accepts it, as one step of their undo stack"),
     Requirement("nb:starts", "project", "a command of `nb` acts on the notebook that is named and on no other; it starts the server and the kernel that it needs"),
-    Requirement("verify:run", "project", "a notebook is run from the top in a kernel of its own, with parameters, and its outputs are compared by what they show; each cell that fails or differs is named, and the notebook stays as it is unless the outputs are updated"),
+    Requirement("verify:run", "project", "a notebook is run from the top in a new kernel, with parameters, and its outputs are compared by what they show; each cell that fails or differs is named, and the notebook stays as it is unless the outputs are updated"),
 )
 # fmt: on

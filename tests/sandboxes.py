@@ -15,9 +15,8 @@ PACKAGE = "bubblewrap"
 def provide() -> None:
     """Puts bubblewrap on the path of this process and its children, where the machine has none.
 
-    It is unpacked once into the environment that the tests run in. Without Debian's tools, or
-    without a line to its packages, nothing happens: what needs a sandbox is left out then, which
-    each run says at its end.
+    It is unpacked once into the environment that the tests run in. Without Debian's tools, or without access
+    to its packages, nothing happens: tests that need a sandbox are skipped, which each run reports.
     """
     if shutil.which("bwrap") or not shutil.which("apt-get"):
         return

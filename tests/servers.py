@@ -1,4 +1,4 @@
-"""Jupyter servers in processes of their own, as a user starts them."""
+"""Jupyter servers in separate processes, as a user starts them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 START = 60.0
-"""Seconds in which a server has to be up; they are many on a busy machine."""
+"""Timeout for a server to start, in seconds, on a busy machine."""
 
 ENABLED = """\
 c = get_config()
@@ -36,7 +36,7 @@ WITHOUT_PAGES = f"c.ServerApp.jpserver_extensions.update(dict.fromkeys({PAGES}, 
 
 @dataclass
 class Log:
-    """What a server writes, line by line, with a way to wait for a line."""
+    """The log of a server, with a way to wait for a line."""
 
     lines: list[str] = field(default_factory=list)
     _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -88,7 +88,7 @@ class ServerProcess:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What authenticates a request."""
+        """The authentication of a request."""
         return {"Authorization": f"token {self.token}"}
 
     async def stop(self, number: int = signal.SIGTERM, within: float = 30) -> int:
@@ -108,7 +108,7 @@ StartServer = Callable[..., Awaitable[ServerProcess]]
 
 @asynccontextmanager
 async def servers(folder: Path, *, pages: bool = False) -> AsyncGenerator[StartServer]:
-    """Starts ``jupyter server`` in folders of its own; arguments are its command line's.
+    """Starts ``jupyter server`` in its own folders; arguments are its command line's.
 
     With ``pages`` they have JupyterLab and Jupyter Notebook, too.
 

@@ -1,4 +1,4 @@
-"""What calls cost: counts by the official MCP client against a real server, beside their budgets."""
+"""What calls cost: counts by the official MCP client against a real server, compared with their budgets."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.proofs import ROOT
 
 
 def environment(tmp_path: Path, **more: str) -> dict[str, str]:
-    """A terminal of its own, and a folder for what is temporary."""
+    """A separate terminal, and a temporary folder."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     plain = {

@@ -1,4 +1,4 @@
-"""What is undocumented fails: tools, settings, routes, errors and promises reach the documentation."""
+"""Everything is documented: tools, settings, routes, errors and promises."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_every_route_is_documented_and_described() -> None:
         for pattern in answering
         if not any(re.fullmatch(pattern, path.lstrip("/")) for path in described)
     ]
-    assert missing == [r"api/tk-ai/mcp"], "MCP has a protocol of its own, all else is in OpenAPI"
+    assert missing == [r"api/tk-ai/mcp"], "MCP has its own protocol, all else is in OpenAPI"
 
 
 def test_every_error_is_documented_once() -> None:
@@ -86,7 +86,7 @@ def test_every_error_is_documented_once() -> None:
     assert [code for code, _ in ROUTE_ERRORS.values() if f"| `{code}` |" not in reference] == []
 
 
-def test_every_decision_has_a_number_of_its_own_and_a_place_in_the_list() -> None:
+def test_every_decision_has_a_unique_number_and_is_listed() -> None:
     found = decisions(DOCS / "adr")
     assert len({each.number for each in found}) == len(found)
     assert [each.file for each in found if f"({each.file})" not in page("adr/index.md")] == []

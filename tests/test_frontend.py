@@ -16,7 +16,7 @@ LABEXTENSION = Path(tk_ai_extension.__file__).parent / "labextension"
 
 
 def test_jupyterlab_finds_the_built_extension() -> None:
-    """It looks in a global object, whose name a minifier may shorten as if it were ours."""
+    """It looks in a global object: a minifier may shorten its name as if it were ours."""
     (entry,) = (LABEXTENSION / "static").glob("remoteEntry.*.js")
     text = entry.read_text(encoding="utf-8")
     assert re.search(r"""\b_JUPYTERLAB\b[^;]{0,80}\[["']tk-ai-extension["']\]=""", text)

@@ -1,4 +1,4 @@
-"""What is published: an sdist that carries the panel, and the wheel that is made of it."""
+"""The published files: an sdist with the panel, and the wheel built from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project as a whole: what it is made of, and what it must not hold."""
+"""The project as a whole: its files and modules."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_no_module_of_the_package_keeps_state() -> None:
 
 
 def module_state(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of what a module could remember: mutable values at its top, and `global`."""
+    """Line and name of a module's state: mutable values at its top, and `global`."""
     for node in tree.body:
         if isinstance(node, ast.Assign):
             targets, final = node.targets, False
@@ -165,7 +165,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.proves("mcp:lazy")
-def test_a_server_loads_the_extension_with_no_other_package_of_its_own(tmp_path: Path) -> None:
+def test_a_server_loads_the_extension_without_other_packages(tmp_path: Path) -> None:
     program = (
         "import sys; from jupyter_server.serverapp import ServerApp;"
         "ServerApp.instance().initialize(sys.argv[1:]);"

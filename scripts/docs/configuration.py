@@ -35,7 +35,7 @@ BOUNDS = (
     ("agent.chat", "MAX_TURNS"),
     ("model.callers", "MAX_KEY"),
 )
-"""Module and name of each constant that a caller or an administrator can run into."""
+"""Module and name of each constant that limits a caller or an administrator."""
 
 
 def traits(app: type[Configurable]) -> Mapping[str, TraitType[Any, Any]]:
@@ -50,7 +50,7 @@ def configuration_page(app: type[Configurable]) -> str:
     return page(
         "Configuration",
         "*For administrators of a server.*",
-        "Nothing has to be configured. The settings are traits, set like any of Jupyter Server's, in "
+        "No configuration is needed. The settings are traits, set like any of Jupyter Server's, in "
         "`jupyter_server_config.py`:",
         f'```python\nc.{name}.mode_cap = "edit"\nc.{name}.answer_budget = 16_000\n```',
         f"or on the command line: `jupyter lab --{name}.mode_cap=edit`.",
@@ -82,7 +82,7 @@ def _type(trait: TraitType[Any, Any]) -> str:
 
 
 def _default(app: type[Configurable], trait: TraitType[Any, Any]) -> str:
-    # One that is worked out at run time would be that of the machine that builds these pages.
+    # A default computed at run time would be that of the machine that builds these pages.
     if f"_default_{trait.name}" in vars(app) or f"_{trait.name}_default" in vars(app):
         return ""
     value: object = trait.default()

@@ -13,12 +13,12 @@ from tk_ai_extension.model.executions import EndStatus
 ENDS: Mapping[str, str] = {
     "ok": "It ran to its end.",
     "error": "The code raised an exception; name, value and a shortened traceback are in the answer.",
-    "interrupted": "Somebody interrupted it: the caller, another agent or a person.",
+    "interrupted": "It was interrupted: by the caller, another agent or a person.",
     "timed_out": "`timeout` had passed and the kernel was interrupted.",
     "kernel_died": "The kernel's process ended, or was shut down; its variables are gone.",
     "kernel_restarted": "The kernel was restarted under it; its variables are gone.",
-    "connection_lost": "The connection to the kernel was lost. What became of the code is "
-    "not known; it is never sent again.",
+    "connection_lost": "The connection to the kernel was lost. It is unknown whether the code "
+    "finished; it is never sent again.",
 }
 """What each end of an execution means."""
 
@@ -32,10 +32,10 @@ def error_classes(root: type[ToolError] = ToolError) -> Iterator[type[ToolError]
 
 
 def errors_page(route_errors: Mapping[int, tuple[str, str]]) -> str:
-    """Every code that a caller can meet.
+    """Every code that a caller can get.
 
     Args:
-        route_errors: Code and hint by status, of what is refused before a tool is reached.
+        route_errors: Code and hint by status, of requests refused before a tool is called.
     """
     return page(
         "Errors",

@@ -1,4 +1,4 @@
-"""What the project promises and which tests prove it, from `tests/requirements.py` and the tests' markers."""
+"""The project's promises from `tests/requirements.py`, and the tests that prove them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def guarantees_page(requirements: Iterable[Requirement], proofs: Proofs) -> str:
     rows = list(requirements)
     return page(
         "Guarantees",
-        "*For people who rely on it when something breaks.*",
+        "*For people who must know what holds when something breaks.*",
         "Each row is proved by the tests below it, which inject the fault into real kernels, real servers "
         "and real files. `make test` runs them, `make soak` those that take minutes. "
         "[Requirements](requirements.md) lists the ordinary behaviour in the same way.",
@@ -57,7 +57,7 @@ def requirements_page(requirements: Iterable[Requirement], proofs: Proofs) -> st
         "Requirements",
         "*For developers who change the code, and for people who want to know what is tested.*",
         "Each requirement has a stable id and one sentence, and tests name the ids that they prove. A test "
-        "checks both directions. [Guarantees](guarantees.md) has what you may rely on when something breaks.",
+        "checks both directions. [Guarantees](guarantees.md) lists what holds when something breaks.",
         *(
             part
             for area, title in AREAS.items()

@@ -1,4 +1,4 @@
-"""MkDocs' hooks: the generated pages join the written ones when the site is built."""
+"""MkDocs' hooks: add the generated pages when the site is built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Puts every decision into the navigation, below their list."""
+    """Add every decision to the navigation, below their list."""
     _find_project()
     from scripts.docs.decisions import decisions
 
@@ -29,7 +29,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Makes the generated pages."""
+    """Add the generated pages."""
     from scripts.docs.pages import PAGES
 
     for path, make in PAGES.items():
@@ -38,6 +38,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _find_project() -> None:
-    """Lets the project's own folders be imported: mkdocs is started from its own place."""
+    """Make the project's folders importable: mkdocs is not started as a module of it."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))

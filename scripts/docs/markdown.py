@@ -1,4 +1,4 @@
-"""The few forms of Markdown that the generated pages are made of."""
+"""The forms of Markdown in the generated pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def literal(value: object) -> str:
 
 
 def prose(docstring: str | None) -> str:
-    """A docstring as Markdown: its double backticks and cross references are single ones here."""
+    """A docstring as Markdown: double backticks and cross references become single backticks."""
     return inspect.cleandoc(docstring or "").replace("``", "`")
 
 

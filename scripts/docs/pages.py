@@ -1,4 +1,4 @@
-"""The pages that are made from the code, each by the path at which it stands in the documentation."""
+"""The pages generated from the code, by their paths in the documentation."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "contributing.md": _contributing,
     "changelog.md": lambda: (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
 }
-"""What makes each page."""
+"""The function that makes each page."""

@@ -20,7 +20,7 @@ ratios rather than the milliseconds. `make bench` measures again. Tests never as
 
 
 def performance_page(benchmarks: Path) -> str:
-    """Return the results by family; says so where nothing was measured.
+    """Return the results by family, or a note that nothing was measured.
 
     Args:
         benchmarks: The folder of the benchmarks, and of `results.json` once they have run.
@@ -79,7 +79,7 @@ def _rows(rows: list[Json]) -> str:
 
 
 def _number(value: float | None, unit: str) -> str:
-    """A number with its unit, with as many digits as mean something."""
+    """A number with its unit and its significant digits."""
     if value is None:
         return ""
     digits = 0 if unit == "characters" or value >= 1_000 else 1 if value >= 100 else 2

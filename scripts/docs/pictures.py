@@ -2,8 +2,8 @@
 
     python scripts/docs/pictures.py [NAME ...]
 
-The tests of `tests/browser` that call `picture` take them on their way, into `docs/images`; with names,
-only those pictures' tests run.
+The tests of `tests/browser` that call `picture` take them, into `docs/images`; with names, only those
+pictures' tests run.
 """
 
 from __future__ import annotations

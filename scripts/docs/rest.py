@@ -19,7 +19,7 @@ Operation = Mapping[str, Any]
 def rest_page(
     description: Mapping[str, Any], tools: Sequence[Tool], routes: Sequence[tuple[str, type]]
 ) -> str:
-    """Every route: what it takes and what it answers.
+    """Every route with its parameters, body and answer.
 
     Args:
         description: The OpenAPI description.
@@ -208,7 +208,7 @@ def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[
 
 
 def _form(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
-    """What a value may be, in words; of an object, the names of its fields."""
+    """The type of a value in words; for an object, the names of its fields."""
     schema = _resolved(schema, schemas)
     if "discriminator" in schema:
         key = schema["discriminator"]["propertyName"]

@@ -29,7 +29,7 @@ FAMILIES = (
     "files",
     "history",
 )
-"""The modules of tools in the order in which a reader meets them; others come after."""
+"""The modules of tools in reading order; others follow."""
 
 EFFECTS: Mapping[str, str] = {
     "READ": "changes nothing",
@@ -56,7 +56,7 @@ def title(module: str) -> str:
 
 
 def tools_page(registry: Registry, default: Registry) -> str:
-    """Every tool: what it can do, what it takes and what it answers.
+    """Every tool with its effect, arguments and answer.
 
     Args:
         registry: The tools of all toolsets.
@@ -120,7 +120,7 @@ def tools_page(registry: Registry, default: Registry) -> str:
 
 
 def characters(registry: Iterable[Tool]) -> int:
-    """What a model pays for the tools: names, descriptions and input schemas, as compact JSON."""
+    """The tools as a model gets them: names, descriptions and input schemas, as compact JSON."""
     listed = (
         {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
         for tool in registry
@@ -224,7 +224,7 @@ def _sentence(text: str) -> str:
 
 
 def type_of(schema: Mapping[str, Any]) -> str:
-    """A JSON schema's type in words; a value that has fields of its own as a link to them."""
+    """A JSON schema's type in words; a value with fields as a link to them."""
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         return f"[`{name}`](#{name})"

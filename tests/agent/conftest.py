@@ -28,7 +28,7 @@ __all__ = ["backend", "harness", "jp_server_config"]
 
 USER = "alice"
 WITHIN = 30.0
-"""Seconds in which something has to happen."""
+"""Timeout of waits in tests, in seconds."""
 
 
 class Talk:
@@ -50,7 +50,7 @@ class Talk:
         return await self.chats.send(user, parse_request({"message": message, **fields}))
 
     async def say(self, message: str, user: str = USER, **fields: Any) -> list[Event]:
-        """Sends a message and gives all that comes of it."""
+        """Sends a message and returns its events."""
         begun = await self.send(message, user, **fields)
         return [event async for event in begun.events]
 
@@ -65,7 +65,7 @@ class Talk:
         return found
 
     async def approved(self, message: str, answer: Approval = "once", **fields: Any) -> list[Event]:
-        """Sends a message, answers each question, and gives all events."""
+        """Sends a message, answers each question, and returns all events."""
         return await self.answered(await self.send(message, **fields), answer)
 
 
@@ -125,21 +125,21 @@ def talk(open_chats: Open) -> Talk:
 
 @pytest.fixture
 async def echoing(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Talk]:
-    """A person who talks with the echo."""
+    """A person who chats with the echo agent."""
     talk = talk_with(harness, EchoBackend(), tmp_path)
     yield talk
     await talk.close()
 
 
 def received(echoing: Talk) -> Sequence[ContentBlock]:
-    """What the echo got with the last message."""
+    """The last message that the echo agent received."""
     backend = echoing.services.backend
     assert isinstance(backend, EchoBackend)
     return backend.received[-1]
 
 
 def seen_by_echo(echoing: Talk) -> str:
-    """The text of what the echo got with the last message."""
+    """The text of the last message that the echo agent received."""
     return "\n".join(part.text for part in received(echoing) if isinstance(part, TextBlock))
 
 
@@ -158,7 +158,7 @@ def of_kind(events: list[Event], kind: str) -> list[dict[str, Any]]:
 
 
 def processes() -> list[psutil.Process]:
-    """The processes of Claude that this process has."""
+    """The Claude processes of this process."""
     children = psutil.Process().children(recursive=True)
     return [child for child in children if child.name().startswith("claude")]
 
@@ -185,7 +185,7 @@ async def rest(begun: StartedTurn) -> list[Event]:
 
 
 async def goes_on(talk: Talk, chat: str) -> None:
-    """The chat answers again, and knows what was said."""
+    """Check that the chat answers again, with its history."""
     talk.model.add(Answer.of("Here I am."))
     async with asyncio.timeout(WITHIN):
         events = await talk.say("Are you there?", chat=chat)

@@ -1,4 +1,4 @@
-"""A small MCP server over stdio, as people have their own."""
+"""A small user-defined MCP server over stdio."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Permission in a chat: what is asked, by whom it is answered, and what holds from then on."""
+"""Permission in a chat: what is asked, who answers, and what holds afterwards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_the_question_shows_what_will_happen_and_an_approval_lets_it(
     ("answer", "again", "elsewhere"),
     [("once", True, True), ("chat", False, True), ("notebook", False, False)],
 )
-async def test_an_approval_holds_as_far_as_it_was_given(
+async def test_an_approval_holds_for_its_scope_only(
     echoing: Talk, harness: ToolHarness, answer: Approval, again: bool, elsewhere: bool
 ) -> None:
     harness.write("a.ipynb", "1")

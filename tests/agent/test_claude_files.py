@@ -1,4 +1,4 @@
-"""Claude's own tools for the text files below the root: read, edited and written in its process."""
+"""Claude's built-in file tools below the root: files are read, edited and written in its process."""
 
 from __future__ import annotations
 

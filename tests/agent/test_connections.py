@@ -1,4 +1,4 @@
-"""Connecting a model: where a key is sent, what each failure says, and which source is in force."""
+"""Connecting a model: where a key is sent, what each failure says, and which source is used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def models(
     environment: Mapping[str, str] | None = None,
     settings: ProviderSettings | None = None,
 ) -> ClaudeConnections:
-    """The models of a user who has a configuration folder of their own."""
+    """The models of a user with a separate configuration folder."""
     of_user = folder / "config"
     root = folder / "root"
     root.mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def compatible(url: str, secret: str | None = KEY, model: str = "") -> ConnectRe
 
 @dataclass
 class Web:
-    """A web server that is no model, and what it was asked."""
+    """A web server that is no model, and its requests."""
 
     status: int = 200
     body: str = "<h1>Welcome</h1>"

@@ -1,4 +1,4 @@
-"""What an agent is shown with a message: what a colleague would see, within bounds, as data."""
+"""The context of a message: what a colleague would see, within bounds, as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tk_ai_extension.tools.registry import Image
 
 
 async def shown(echoing: Talk, message: str = "Look.", **fields: Any) -> str:
-    """What the agent gets of a message."""
+    """The message as the agent gets it."""
     await echoing.say(message, **fields)
     return seen_by_echo(echoing)
 
@@ -60,7 +60,7 @@ async def test_a_cell_in_the_context_counts_as_read_unless_it_was_truncated(
     assert answered["structured"]["error"]["code"] == "conflict"
 
 
-async def test_attachments_go_along(echoing: Talk, harness: ToolHarness) -> None:
+async def test_attachments_are_sent(echoing: Talk, harness: ToolHarness) -> None:
     harness.write("a.ipynb", "first = 1", "second = 2\nthird = 3")
     (harness.root / "notes.txt").write_text("Remember the milk.")
     buffer = io.BytesIO()
@@ -99,7 +99,7 @@ plt.close()
 print("after the plot")"""
 
 
-async def test_one_output_of_a_cell_goes_along_with_its_picture(
+async def test_one_output_of_a_cell_is_sent_with_its_picture(
     echoing: Talk, harness: ToolHarness
 ) -> None:
     harness.write("a.ipynb", DRAWN, "second = 2")
@@ -138,9 +138,7 @@ async def test_to_be_shown_an_output_is_not_to_have_read_the_cell(
     assert answered["structured"]["error"]["code"] == "conflict"
 
 
-async def test_the_project_says_how_it_wants_to_be_worked_in(
-    talk: Talk, harness: ToolHarness
-) -> None:
+async def test_instructions_of_the_project_are_sent(talk: Talk, harness: ToolHarness) -> None:
     (harness.root / "CLAUDE.md").write_text("Never.")
     (harness.root / "AGENTS.md").write_text("Plots have titles.")
     talk.model.add(Answer.of("I see."))

@@ -1,4 +1,4 @@
-"""Which keys of a model reach the code in a kernel: those that notebooks use themselves, and no others."""
+"""Which keys of a model reach code in a kernel: only those that notebooks use."""
 
 from __future__ import annotations
 

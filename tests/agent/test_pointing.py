@@ -1,4 +1,4 @@
-"""What a person points at with a message: outputs, errors, variables, folders, selected text."""
+"""Attachments of a message: outputs, errors, variables, folders, selected text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CELL = "cella000"
 
 
 async def say(echoing: Talk, *attachments: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """What the agent gets with a message, and the notices of its turn."""
+    """The message as the agent gets it, and the notices of its turn."""
     events = await echoing.say("Look.", notebook="a.ipynb", attachments=list(attachments))
     assert events[-1].data["end"] == "done"
     return seen_by_echo(echoing), of_kind(events, "notice")

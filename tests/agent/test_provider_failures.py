@@ -28,7 +28,7 @@ TOO_LONG = Failure(400, "invalid_request_error", "prompt is too long")
 
 
 @pytest.mark.proves("chat:one-end")
-async def test_a_bad_day_of_the_model_is_shown_and_asked_again(talk: Talk) -> None:
+async def test_temporary_failures_of_the_model_are_shown_and_retried(talk: Talk) -> None:
     chat: dict[str, str] = {}
     with Cases() as cases:
         for bad in (BROKEN, OVERLOADED, rate_limited(0)):
@@ -82,7 +82,7 @@ async def test_a_model_that_says_nothing_is_given_up_in_time(open_chats: Open) -
     ],
     ids=["of the API", "too long"],
 )
-async def test_one_that_does_not_get_better_is_asked_a_bounded_number_of_times(
+async def test_a_model_that_keeps_failing_is_retried_a_bounded_number_of_times(
     talk: Talk, failures: tuple[tuple[Failure, str, str], ...]
 ) -> None:
     chat: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Which provider is chosen from what is configured, and what Claude's process gets for it."""
+"""Which configured provider is chosen, and what Claude's process gets for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chosen(environment: dict[str, str] | None = None, **settings: Any) -> Provid
 def in_project(
     folder: Path, text: str, environment: Mapping[str, str] | None = None, name: str = "keys"
 ) -> ClaudeConnections:
-    """What is provided where the settings name a file of keys in the root."""
+    """The provider if the settings name a file of keys in the root."""
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(0o600)
     settings = ProviderSettings(secrets_file=name)

@@ -1,4 +1,4 @@
-"""A message takes the place of an earlier one: Claude goes on from before it."""
+"""A message replaces an earlier one: Claude continues from before it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(
     running = await echoing.send("wait", **fields)
     await until(running, "text")
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1", "c = 1", "d = 1"]
-    # Somebody edits a cell that the chat added.
+    # A person edits a cell that the chat added.
     (change,) = of_kind(edited, "cell_change")
     cell = change["cell"]
     await harness.call("read_cell", cell=cell, notebook="a.ipynb")
@@ -58,7 +58,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(
     ended = [event for event in events if event.turn == running.turn]
     assert of_kind(ended, "done")[0]["end"] == "stopped"
 
-    # The agent goes on from before it; nothing is lost, and nothing of it is exported.
+    # The agent continues from before it; nothing is lost, and the replaced part is not exported.
     recalled = await echoing.say("recall", chat=chat)
     assert recalled[-1].data["text"] == "One."
     exported = await echoing.chats.export(USER, chat)

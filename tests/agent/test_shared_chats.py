@@ -22,7 +22,7 @@ pytestmark = pytest.mark.proves("chat:one-end")
 
 @pytest.fixture
 async def servers(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[list[Talk]]:
-    """The chats of two servers of one folder, whose agents have the same history."""
+    """The chats of two servers of one folder, with agents that share their history."""
     echo = EchoBackend()
     talks = [talk_with(harness, echo, tmp_path) for _ in range(2)]
     yield talks

@@ -11,7 +11,7 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
 
 
-async def test_in_text_what_was_written_stays_and_the_chat_goes_on(talk: Talk) -> None:
+async def test_in_text_the_written_part_stays_and_the_chat_goes_on(talk: Talk) -> None:
     held = Held(Answer.of("One, two, three, four, five, six, seven."), after=4)
     talk.model.add(held)
     begun = await talk.send("Count.")
@@ -82,7 +82,7 @@ async def test_at_a_permission_prompt_the_question_is_withdrawn(
     await goes_on(talk, begun.chat)
 
 
-async def test_messages_wait_their_turn_and_a_stop_takes_them_along(echoing: Talk) -> None:
+async def test_messages_are_queued_and_a_stop_removes_them(echoing: Talk) -> None:
     first = await echoing.send("wait")
     await until(first, "text")
     second = await echoing.send("And then?", chat=first.chat)

@@ -1,4 +1,4 @@
-"""The tour, through the whole chain, from message to notebook."""
+"""The tour, end to end, from message to notebook."""
 
 from __future__ import annotations
 

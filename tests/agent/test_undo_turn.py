@@ -1,4 +1,4 @@
-"""A turn is a checkpoint: it is taken back as one, and a person's later work is not."""
+"""A turn is a checkpoint: it is undone as a whole, and a person's later work is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP servers of the user's own: the file, their start, and calls of their tools in a chat."""
+"""The user's own MCP servers: the file, their start, and calls of their tools in a chat."""
 
 from __future__ import annotations
 

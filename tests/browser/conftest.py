@@ -32,7 +32,7 @@ from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.claude.providers import TAKEN
 from tk_ai_extension.agent.environment import NETWORK, matches
 
-# A busy machine is slow, and what is waited for comes all the same.
+# A busy machine is slow.
 expect.set_options(timeout=DEADLINE)
 
 shared = partial(pytest_asyncio.fixture, loop_scope="session")
@@ -43,7 +43,7 @@ OpenLab = Callable[..., Awaitable[Lab]]
 PASSED = pytest.StashKey[bool]()
 
 CLOSE = 10
-"""Seconds that a browser may take to close."""
+"""Timeout for a browser to close, in seconds."""
 
 POLLING = 50
 """Milliseconds between two looks at what a test waits for in a page."""
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Notes whether a test has passed: what a failed one has used is used no more."""
+    """Note whether a test has passed: servers and pages of a failed one are not used again."""
     report = yield
     if call.when == "call":
         item.stash[PASSED] = report.passed

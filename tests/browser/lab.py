@@ -15,7 +15,7 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, Viewpor
 from tests.servers import ServerProcess
 
 DEADLINE = 30_000
-"""Milliseconds in which what a person waits for has to be there."""
+"""Timeout of a person's waits, in milliseconds."""
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 """The size of a page in most tests."""
@@ -88,7 +88,7 @@ async def no_dialog(page: Page) -> None:
 
 
 async def was_undisturbed(page: Page) -> None:
-    """A page of which `no_dialog` was said has shown none by now."""
+    """A page that must show no dialog has shown none until now."""
     shown = await page.evaluate("() => (window.tkUndisturbed ? window.tkDialogs : [])")
     assert [text for text in shown if SLOW_LOADING not in text] == []
 
@@ -111,12 +111,12 @@ async def new_context(browser: Browser, **options: Any) -> BrowserContext:
 
 
 async def new_page(browser: Browser, **options: Any) -> Page:
-    """A page in a context of its own."""
+    """A page in a separate context."""
     return await page_of(await new_context(browser, **options))
 
 
 async def page_of(context: BrowserContext) -> Page:
-    """A page that waits where JupyterLab asks."""
+    """A page that waits when JupyterLab asks."""
     page = await context.new_page()
     page.set_default_timeout(DEADLINE)
     await waits(page)
@@ -178,7 +178,7 @@ class Lab:
 
     @property
     def log(self) -> Locator:
-        """What was said."""
+        """The transcript."""
         return self.panel.get_by_role("log", name="Chat", exact=True)
 
     @property

@@ -1,4 +1,4 @@
-"""A notebook that is open in pages of JupyterLab: what is asked of them, done in them and between them."""
+"""A notebook that is open in pages of JupyterLab: requests, a person's actions, and the network."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ sources => {
   return JSON.stringify(cells.map(cell => cell.getSource())) === JSON.stringify(sources);
 }
 """
-# JupyterLab asks before it closes what is not saved, such as an output that has just come. With
+# JupyterLab asks before it closes unsaved work, such as an output that has just arrived. With
 # collaboration the room saves, and nothing is asked.
 CLOSE = """
 () => {
@@ -164,7 +164,7 @@ async def in_file(lab: Lab, path: str, check: Callable[[list[Any]], bool]) -> No
 
 @dataclass
 class Network:
-    """What is between a browser and a server, and can fail."""
+    """The network between a browser and a server, which can fail."""
 
     host: str
     port: int
@@ -193,7 +193,7 @@ class Network:
                 await asyncio.sleep(0)
 
     async def fails(self) -> None:
-        """Cuts every connection, and lets none through; returns once the server has noticed."""
+        """Drop every connection and refuse new ones; return once the server has noticed."""
         self._is_down = True
         for writer in self._open.values():
             writer.transport.abort()
@@ -223,7 +223,7 @@ class Network:
 
 
 class Frames:
-    """What a page and the server say to each other about notebooks."""
+    """The messages between a page and the server about notebooks."""
 
     def __init__(self) -> None:
         self._frames: list[str] = []
@@ -279,7 +279,7 @@ async def opened(lab: Lab, path: str, page: Page | None = None) -> Page:
 
 
 async def another(lab: Lab, path: str) -> Page:
-    """The same notebook in a browser of its own."""
+    """The same notebook in another browser."""
     browser = lab.page.context.browser
     assert browser is not None
     return await opened(lab, path, await new_page(browser))

@@ -1,4 +1,4 @@
-"""Pictures for the documentation, which tests take on the way where they are asked to.
+"""Pictures for the documentation, which tests take on request.
 
 `make pictures` runs these tests and renews `docs/images`.
 """

@@ -1,8 +1,8 @@
 """JupyterLab servers that the tests of a worker use one after the other.
 
 A server takes 3 seconds of processor time before a test begins. A test gets one as if it were new:
-`PooledLab.reset` removes what the test before left. Each test loads a page of its own, whose scripts the
-browser has compiled before.
+`PooledLab.reset` removes what the test before left. Each test loads its own
+page; the browser has compiled the scripts before.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ c.TkAIExtensionApp.data_dir = {data!r}
 """
 
 STORED = "cookies,file_systems,indexeddb,local_storage,service_workers,websql"
-"""What a page stores besides its cache."""
+"""What a page stores, except its cache."""
 
 
 class SharedModel(ScriptedModel):
-    """What a shared server knows as its model: each test's own model answers there.
+    """The model of a shared server, which forwards to the model of each test.
 
     Attributes:
         current: The model of the test that uses the server; without one the script has ended.

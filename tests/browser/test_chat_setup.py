@@ -1,4 +1,4 @@
-"""A prompt of the project's in the box, and the dialog with what chats are set up with."""
+"""A project prompt in the message box, and the dialog **Chat setup**."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 
 async def begin(lab: Lab, url: str = "", **cells: str) -> Open:
-    """The notebook with its kernel and the panel, in which Claude may do what it wants."""
+    """The notebook with its kernel, and the panel in the mode `auto`."""
     write_cells(lab.server.root, **cells)
     if url:
         await lab.page.goto(f"{url}lab/tree/{NOTEBOOK}?token={lab.server.token}")

@@ -149,7 +149,7 @@ async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: Ope
 
 
 @pytest.mark.proves("ext:rtc", "fault:tab-lost", "fault:concurrent-edit")
-async def test_with_collaboration_what_is_typed_offline_comes_together_with_what_was_done_meanwhile(
+async def test_with_collaboration_offline_edits_are_merged_with_others_edits(
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab(collaboration=True)
@@ -177,7 +177,7 @@ async def test_with_collaboration_what_is_typed_offline_comes_together_with_what
 
 
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_with_collaboration_what_is_typed_just_before_the_page_closes_is_kept(
+async def test_with_collaboration_text_typed_just_before_the_page_closes_is_kept(
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab(collaboration=True)

@@ -108,7 +108,7 @@ async def test_nothing_that_a_model_says_runs_or_fetches_anything(
     lab: Lab, model: ScriptedModel, watch: Watch
 ) -> None:
     write_notebook(lab.server.root / "sales.ipynb", "1")
-    # Each piece is a message of its own, so that none is inside of what another one begins.
+    # Each piece is a separate message, so that none is inside markup that another one opens.
     model.add(*(Answer.of(f"{text}\n\nPiece {place}.", CALL) for place, text in enumerate(CORPUS)))
     model.add(Answer.of("All is said."))
     await lab.open("sales.ipynb")
@@ -125,7 +125,7 @@ async def test_nothing_that_a_model_says_runs_or_fetches_anything(
 
 
 @pytest.mark.proves("threat:html")
-async def test_nor_what_a_file_is_called_and_what_tools_and_outputs_say_in_the_panel(
+async def test_nothing_in_file_names_calls_and_outputs_runs_or_fetches_anything_in_the_panel(
     lab: Lab, model: ScriptedModel, watch: Watch
 ) -> None:
     """The notebook is not open: what JupyterLab shows of one is for JupyterLab to say."""

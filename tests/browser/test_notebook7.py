@@ -26,7 +26,7 @@ BOUND = """
 
 
 async def opened(lab: Lab, path: str) -> Page:
-    """The notebook in a page of its own, as Notebook 7 has it."""
+    """The notebook in its own page, as in Notebook 7."""
     page = lab.page
     await page.goto(f"{lab.server.url}notebooks/{path}?token={lab.server.token}")
     await page.wait_for_function(READY)
@@ -113,7 +113,7 @@ async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
 
 
 @pytest.mark.proves("ext:notebook7")
-async def test_the_chat_is_there_beside_the_list_of_files(
+async def test_the_chat_is_shown_next_to_the_file_browser(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(model, config=CONFIG)

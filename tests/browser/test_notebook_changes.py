@@ -74,7 +74,7 @@ async def test_one_hunk_is_rejected_by_keys(lab: Lab) -> None:
     await page.keyboard.press("Enter")
     await expect(reject).to_have_count(1)
     assert await seen.source(2) == "\n".join([*lines[:-1], "z = 19"])
-    # What somebody writes meanwhile is shown, and stays where another hunk is rejected.
+    # An edit made at the same time is shown, and is kept when another hunk is rejected.
     await page.evaluate(
         "() => window.jupyterapp.shell.currentWidget.content.widgets[2].model.sharedModel"
         ".updateSource(0, 0, '# A note.\\n')"

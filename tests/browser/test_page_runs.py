@@ -43,7 +43,7 @@ async def runs(lab: Lab, page: Page) -> None:
 
 
 async def begin(open_lab: OpenLab, *sources: str, collaboration: bool = False) -> tuple[Lab, Page]:
-    """JupyterLab, whose pages themselves send cells to the kernel, and a second browser."""
+    """JupyterLab with pages that send cells to the kernel themselves, and a second browser."""
     lab = await open_lab(collaboration=collaboration, own=True)
     config = lab.server.home / "config" / "labconfig" / "page_config.json"
     settings = json.loads(config.read_text())

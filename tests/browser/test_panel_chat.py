@@ -1,4 +1,4 @@
-"""The chat in JupyterLab: messages, calls, questions, and what becomes of them."""
+"""The chat in JupyterLab: messages, calls, questions and their outcomes."""
 
 from __future__ import annotations
 

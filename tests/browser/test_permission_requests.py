@@ -106,7 +106,7 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
         await expect(question).to_contain_text("Run this in sales.ipynb?")
         await expect(question).to_contain_text("min(by_month, key=by_month.get)")
         await expect(status).to_have_text("claude-code 2.1 needs your approval.")
-        # What somebody writes goes on, and is no answer.
+        # A person's typing continues, and is no answer.
         await expect(lab.message_box).to_be_focused()
         await lab.message_box.press_sequentially("tence")
         await expect(lab.message_box).to_have_value("Half a sentence")
@@ -125,7 +125,7 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
         await expect(lab.message_box).to_be_focused()
 
         assert await agent("insert_and_execute_cell", **INSERT) == "ok"
-        # It was for this once.
+        # It was for this call only.
         assert await agent("insert_and_execute_cell", **INSERT) == "permission_required"
     assert sources(lab) == ["prices = [3, 4, 5]", CODE]
 
@@ -164,7 +164,7 @@ async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_aske
         await always(question.nth(1), "Always allow in this notebook")
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "ok"
-    # Who goes takes the questions along.
+    # When the agent disconnects, its requests are removed.
     await expect(question).to_have_count(0)
 
 
@@ -178,7 +178,7 @@ async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: 
         await expect(question).to_have_count(0)
         status = lab.panel.get_by_role("status").first
         await expect(status).to_have_text("The request of claude-code 2.1 is no longer pending.")
-        # It went under the person's hands.
+        # It was removed while the person was about to answer.
         await expect(lab.message_box).to_be_focused()
     assert sources(lab) == ["prices = [3, 4, 5]"]
 
@@ -187,7 +187,7 @@ async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: 
 async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin: Begin) -> None:
     lab = await begin()
     other = Lab(await lab.page.context.new_page(), lab.server)
-    # Each has its own: a page whose workspace another one uses moves to one by itself.
+    # Each has its own workspace: a page with a used one moves to another by itself.
     await other.page.goto(f"{lab.server.url}lab/workspaces/second?token={lab.server.token}")
     await other.ready()
     await other.command("tk-ai:show-panel")

@@ -30,7 +30,7 @@ class DataFrame:
     columns = property(lambda self: List(self.names))
     index = property(lambda self: List(range(min(5, self.shape[0]))))
 """
-"""As much of pandas as the tools read of a table."""
+"""The part of pandas that the tools read of a table."""
 
 TABLE = f"""\
 module = {{"__name__": "pandas.core"}}

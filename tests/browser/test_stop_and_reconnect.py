@@ -21,7 +21,7 @@ ENDLESS = "import time\nprint('begun', flush=True)\nwhile True:\n    time.sleep(
 
 
 async def begin(lab: Lab, **cells: str) -> Open:
-    """The notebook and the panel, in which Claude may do what it wants."""
+    """The notebook, and the panel in the mode `auto`."""
     write_cells(lab.server.root, **cells)
     await lab.open(NOTEBOOK)
     await lab.show_panel()
@@ -87,7 +87,7 @@ async def test_stop_at_a_question_takes_it_away_and_nothing_has_run(
 
 
 @pytest.mark.proves("rest:chat")
-async def test_an_answer_whose_connection_was_lost_is_there_once_and_whole_when_it_is_back(
+async def test_an_answer_is_complete_once_after_its_connection_was_lost(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(model)

@@ -44,7 +44,7 @@ TRUSTED = "place => window.jupyterapp.shell.currentWidget.content.widgets[place]
 
 
 async def opens(page: Page, path: str) -> None:
-    """Opens a notebook in a page in the place of the one that is open."""
+    """Open a notebook in a page instead of the open one."""
     await page.evaluate(OPEN, path)
     await shown(page, path)
 
@@ -59,7 +59,7 @@ async def test_both_see_what_an_agent_does_and_nobody_loses_what_they_type(
     first = await opened(lab, "n.ipynb")
     second = await another(lab, "n.ipynb")
     await one_types(lab, first, second)
-    # What follows may leave a notebook that each page has differently.
+    # The rest may leave different notebooks in the two pages.
     await both_type(lab, first, second, collaboration=collaboration)
 
 

@@ -1,4 +1,4 @@
-"""Does it run from the top? A person asks in the notebook's toolbar, and is led to what fails."""
+"""Verification from the notebook's toolbar, with links to the cells that fail."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
     await page.keyboard.type("data = [4]")
     button = seen.toolbar.get_by_role("button", name="Check: run from the top")
     await button.click()
-    # The result takes no focus from what is written meanwhile.
+    # The result does not take the focus while the person types.
     note = page.get_by_role("alert").filter(has_text=FAILS)
     await note.wait_for()
     await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()

@@ -1,4 +1,4 @@
-"""`nb` as a person, a script or an agent calls it: real processes in a project of their own."""
+"""`nb` as a person, a script or an agent calls it: real processes in a separate project."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 DEADLINE = 60
-"""Seconds in which a command has to end."""
+"""Timeout of a command, in seconds."""
 
 NB = (sys.executable, "-m", "tk_ai_extension.cli")
 
@@ -149,7 +149,7 @@ class Nb:
 
 
 def environment_in(home: Path) -> dict[str, str]:
-    """An environment whose Jupyter folders are below a folder, with this one's kernelspecs."""
+    """An environment with its Jupyter folders below a folder, and the kernelspecs of this one."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -163,7 +163,7 @@ def environment_in(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """An environment whose Jupyter folders are the test's own."""
+    """An environment with the test's Jupyter folders."""
     return environment_in(tmp_path / "home")
 
 

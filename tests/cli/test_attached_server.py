@@ -1,4 +1,4 @@
-"""`nb` beside a running Jupyter Server: a person's live notebooks and kernels, by its extension."""
+"""`nb` with a running Jupyter Server: a person's live notebooks and kernels, by its extension."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def server(start_server: StartServer) -> ServerProcess:
 
 
 @pytest.fixture
-def beside(nb: Nb, server: ServerProcess) -> Nb:
+def attached(nb: Nb, server: ServerProcess) -> Nb:
     """`nb` in the server's folder, as the same user."""
     nb.root = server.root
     nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
@@ -39,10 +39,10 @@ def ask(server: ServerProcess, path: str) -> Any:
 
 @pytest.mark.proves("nb:collaborate")
 async def test_a_notebook_of_a_running_server_is_the_servers(
-    beside: Nb, server: ServerProcess
+    attached: Nb, server: ServerProcess
 ) -> None:
-    beside.notebook("a.ipynb", "x = 6 * 7", "print(x)")
-    nb = beside
+    attached.notebook("a.ipynb", "x = 6 * 7", "print(x)")
+    nb = attached
     await asyncio.to_thread(nb, "open", "a.ipynb")
     (session,) = await asyncio.to_thread(ask, server, "api/sessions")
     assert session["path"] == "a.ipynb"
@@ -67,9 +67,9 @@ async def test_a_notebook_of_a_running_server_is_the_servers(
 
 @pytest.mark.proves("nb:collaborate")
 async def test_a_folder_below_the_servers_names_notebooks_as_it_does_itself(
-    beside: Nb, server: ServerProcess
+    attached: Nb, server: ServerProcess
 ) -> None:
-    below = replace(beside, root=server.root / "deep" / "project")
+    below = replace(attached, root=server.root / "deep" / "project")
     below.notebook("a.ipynb", "1")
     read = await asyncio.to_thread(below, "read", "a.ipynb")
     assert read.out.startswith("# %% notebook: deep/project/a.ipynb rev:")
@@ -152,14 +152,16 @@ async def test_a_server_elsewhere_is_worked_in_by_its_address(
 
 @pytest.mark.proves("nb:sandbox")
 async def test_edits_that_run_do_not_run_in_a_servers_kernel_where_a_sandbox_is_wanted(
-    beside: Nb, server: ServerProcess
+    attached: Nb, server: ServerProcess
 ) -> None:
-    beside.notebook("a.ipynb", "1")
-    folder = beside.root / ".nb"
+    attached.notebook("a.ipynb", "1")
+    folder = attached.root / ".nb"
     folder.mkdir(mode=0o700)
     (folder / "project.json").write_text('{"server": null, "sandbox": true, "shared": null}')
     edits = '[{"action": "insert", "index": 0, "source": "2"}]'
-    refused = await asyncio.to_thread(beside, "apply", edits, "--run", "-n", "a.ipynb", status=None)
+    refused = await asyncio.to_thread(
+        attached, "apply", edits, "--run", "-n", "a.ipynb", status=None
+    )
     assert "have no sandbox" in refused.err
     assert refused.status
     assert not await asyncio.to_thread(ask, server, "api/kernels")
@@ -174,7 +176,7 @@ def meets(nb: Nb, server: ServerProcess) -> Path:
 
 
 @pytest.mark.proves("nb:collaborate")
-async def test_an_agents_calls_go_to_a_server_that_starts_meanwhile(
+async def test_an_agents_calls_go_to_a_server_that_starts_later(
     nb: Nb, start_server: StartServer
 ) -> None:
     server = await start_server()

@@ -1,4 +1,4 @@
-"""`nb mcp --toolsets`: the other toolsets without a Jupyter Server, and beside one."""
+"""`nb mcp --toolsets`: the other toolsets without a Jupyter Server, and with a running one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
-from tests.cli.test_attached_server import ask_tool, beside, server, start_server
+from tests.cli.test_attached_server import ask_tool, attached, server, start_server
 from tests.cli.test_mcp_command import connected, text
 from tests.cli.test_sandbox_option import works
 from tests.servers import ServerProcess
 
-__all__ = ["beside", "server", "start_server"]
+__all__ = ["attached", "server", "start_server"]
 
 
 @pytest.mark.proves("kernel:python-session", "kernel:bridge", "edit:relative-path")
@@ -78,10 +78,10 @@ async def test_code_in_a_sandbox_gets_an_error_when_it_calls_the_tools(nb: Nb) -
 
 @pytest.mark.proves("nb:collaborate", "edit:notebookedit")
 async def test_a_notebook_of_a_running_server_is_changed_there(
-    beside: Nb, server: ServerProcess
+    attached: Nb, server: ServerProcess
 ) -> None:
-    path = beside.notebook("a.ipynb", "x = 1")
-    async with connected(beside, "--toolsets", "claude-code,omp") as client:
+    path = attached.notebook("a.ipynb", "x = 1")
+    async with connected(attached, "--toolsets", "claude-code,omp") as client:
         edit = {
             "notebook_path": str(path),
             "cell_id": "cell-1",
@@ -103,5 +103,5 @@ async def test_a_notebook_of_a_running_server_is_changed_there(
     history = await asyncio.to_thread(ask_tool, server, "notebook_history", {"notebook": "a.ipynb"})
     tools = [entry["tool"] for entry in history["entries"]]
     assert tools == ["notebook", "notebook", "NotebookEdit"]
-    sources = [cell.source for cell in beside.read("a.ipynb").cells]
+    sources = [cell.source for cell in attached.read("a.ipynb").cells]
     assert sources == ["x = 1", "y = 2", "z = 3", "w = 4"]

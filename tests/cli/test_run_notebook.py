@@ -1,4 +1,4 @@
-"""`nb run NOTEBOOK`: a whole notebook from the top in a kernel of its own."""
+"""`nb run NOTEBOOK`: a whole notebook from the top in a new kernel."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ OUTSIDE = "open({path!r}, 'w')"
 
 @pytest.fixture
 def connect() -> Iterator[str]:
-    """Code that connects to somebody who listens on this machine."""
+    """Code that connects to a listener on this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield CONNECT.format(port=listener.getsockname()[1])
 
 
 @pytest.mark.proves("threat:secrets")
-def test_without_a_sandbox_code_reaches_who_listens_and_gets_no_key_that_somebody_exported(
+def test_without_a_sandbox_code_reaches_a_listener_and_gets_no_exported_key(
     nb: Nb, connect: str
 ) -> None:
     nb.environment |= {
@@ -84,7 +84,7 @@ def test_code_has_no_network_no_home_and_only_the_project_until_its_setting_chan
 
 def check_a_folder_below(nb: Nb, connect: str) -> None:
     """A folder below does not lead out of the sandbox; all kernels are stopped then."""
-    # Code in the sandbox writes a project of its own, for any process that opens it.
+    # Code in the sandbox writes another project, for any process that opens it.
     nb("run", "import os; os.makedirs('deep/.nb', 0o700); open('deep/.nb/host.log', 'w').close()")
     below = nb.root / "deep"
     opened = nb("open", "b.ipynb", cwd=below)

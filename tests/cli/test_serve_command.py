@@ -66,7 +66,7 @@ def test_a_person_sees_what_the_agent_computed_and_the_agent_what_the_person_did
 @pytest.mark.parametrize(
     "options", [(), pytest.param(("--sandbox",), marks=works)], ids=["plain", "in a sandbox"]
 )
-async def test_vs_code_launches_the_command_itself_with_a_key_of_its_own(
+async def test_vs_code_launches_the_command_itself_with_its_own_key(
     nb: Nb, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     await asyncio.to_thread(nb, "open", "a.ipynb", *options)

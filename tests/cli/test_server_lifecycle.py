@@ -21,9 +21,9 @@ def test_code_runs_whether_or_not_a_server_runs(nb: Nb, words: list[str]) -> Non
     nb.notebook("b.ipynb", "6 * 7")
     alone = nb(*words, "-n", "a.ipynb")
     assert alone.out.rstrip().endswith("42")
-    beside = nb(*words, "-n", "b.ipynb")
-    assert beside.out.rstrip().endswith("42")
-    assert beside.err == alone.err == ""
+    served = nb(*words, "-n", "b.ipynb")
+    assert served.out.rstrip().endswith("42")
+    assert served.err == alone.err == ""
     kernels = nb("ps", "--json").json["kernels"]
     assert sorted(kernel["notebooks"][0] for kernel in kernels) == ["a.ipynb", "b.ipynb"]
 

@@ -1,4 +1,4 @@
-"""What `nb` keeps on the disk is its user's alone."""
+"""Files of `nb` are readable by their user only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nb verify`: a notebook runs in a kernel of its own, and what differs from it is shown."""
+"""`nb verify`: a notebook runs in a new kernel, and differences from the stored outputs are shown."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_fails_or_differs_is_shown_with_a_diff(shared: Nb) -> None:
         ("import os; os._exit(1)", [], 5),
         ("y = 1", [], 2),
     )
-    # In a running server, next to the notebook's own kernel, whose variables do not help.
+    # In a running server, next to the notebook's own kernel: its variables do not help.
     shared("open", "a.ipynb")
     shared("run", "y = 1")
     ended = shared("verify", status=1)

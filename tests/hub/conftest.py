@@ -15,7 +15,7 @@ KEY = "sk-ant-a-key-of-the-team"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
-    """A Hub for two users, whose servers are not started.
+    """A Hub for two users; their servers are not started.
 
     The Hub's administrator allows one toolset more than the default one; bob's own configuration, all.
     """

@@ -1,4 +1,4 @@
-"""A JupyterHub from its packages: proxy, spawner, users with a server of their own."""
+"""A JupyterHub from its packages: proxy, spawner, and users with a server each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.servers import PAGES, Log
 HERE = Path(__file__).parent
 PASSWORD = "a shared password of the tests"
 START = 120.0
-"""Seconds in which a server has to be up."""
+"""Timeout for a server to start, in seconds."""
 
 HUB = """\
 c = get_config()
@@ -70,20 +70,20 @@ c.ServerApp.jpserver_extensions = {extensions}
 def hub_python() -> Path:
     """The Python of the environment with JupyterHub and the extension's dependencies.
 
-    It is the one that a user gets who installs both, and never the one of the other tests.
+    It is the environment of a user who installs both, and never that of the other tests.
     """
     return environment("hub", "jupyterhub>=5.3,<7")
 
 
 async def proxy_command() -> list[str]:
     """The command of configurable-http-proxy, installed once."""
-    beside = Path(sys.executable).parent
+    local = Path(sys.executable).parent
     program = HERE / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy"
     if not program.exists():
         installing = await asyncio.create_subprocess_exec(
-            *(beside / "npm", "ci", "--no-audit", "--no-fund", "--silent"),
+            *(local / "npm", "ci", "--no-audit", "--no-fund", "--silent"),
             cwd=HERE,
-            env={**os.environ, "PATH": f"{beside}:{os.environ['PATH']}"},
+            env={**os.environ, "PATH": f"{local}:{os.environ['PATH']}"},
             stdin=asyncio.subprocess.DEVNULL,
         )
         assert await installing.wait() == 0
@@ -153,17 +153,17 @@ class Hub:
         return made.json()["token"]
 
     async def servers(self) -> set[str]:
-        """The users whose servers run."""
+        """The users with a running server."""
         return {each["name"] for each in (await self.api("GET", "users")).json() if each["server"]}
 
     async def log_in(self, user: str) -> httpx2.AsyncClient:
-        """A browser of a user, who has logged in and opened the page of their own server."""
+        """A browser of a user, who has logged in and opened the page of their server."""
         browser = httpx2.AsyncClient(follow_redirects=True, timeout=60)
         form = await browser.get(f"{self.url}hub/login")
         assert form.status_code == 200
         xsrf = next(each.value for each in browser.cookies.jar if each.name == "_xsrf")
         fields = {"username": user, "password": PASSWORD, "_xsrf": xsrf or ""}
-        # A page that sends who is not logged in to the Hub and back (OAuth).
+        # A page that sends a user without a login to the Hub and back (OAuth).
         page = f"{self.server(user)}files/hello.txt"
         opened = await browser.post(
             f"{self.url}hub/login?next={page}",

@@ -1,6 +1,6 @@
 """A real JupyterHub with its proxy: who reaches which tools.
 
-It takes an environment of its own, with JupyterHub and what the extension needs, and about half a
+It needs a separate environment, with JupyterHub and what the extension needs, and about half a
 minute of a processor (`make soak`).
 """
 

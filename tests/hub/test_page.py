@@ -14,7 +14,7 @@ from tests.hub.hubs import PASSWORD, running_hub
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 SHOWN = 60_000
-"""Milliseconds in which a page shows what it should."""
+"""Timeout for a page to show what is expected, in milliseconds."""
 
 
 @pytest.mark.proves("hub:tokens")

@@ -1,4 +1,4 @@
-"""Servers for clients of other makes."""
+"""Servers for other projects' clients."""
 
 from __future__ import annotations
 

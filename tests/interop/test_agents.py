@@ -1,6 +1,6 @@
-"""Agents of other makes over `nb mcp`: Claude Code and Codex, as installed, against a scripted model.
+"""Other projects' agents over `nb mcp`: Claude Code and Codex, as installed, against a scripted model.
 
-Claude Code is the one that the SDK brings. Codex runs where `codex` is on the path:
+Claude Code is the one in the SDK. Codex runs where `codex` is on the path:
 ``npm install -g @openai/codex``.
 """
 
@@ -28,14 +28,14 @@ from tests.support.tab_page import TabPage
 __all__ = ["home", "nb"]
 
 WITHIN = 120
-"""Seconds in which an agent ends."""
+"""Timeout of an agent, in seconds."""
 ADD = '@call insert_and_execute_cell {"notebook": "a.ipynb", "source": "print(6 * 7)"}'
 BUNDLED = Path(claude_agent_sdk.__file__).parent / "_bundled"
 
 
 @dataclass
 class Agent:
-    """An agent of another make.
+    """An agent of another project.
 
     Attributes:
         command: Its command line for one message.

@@ -1,6 +1,6 @@
-"""What agents install: the plug-in in Claude Code and Codex, and the bundle, as made from the registry.
+"""The plug-in in Claude Code and Codex, and the bundle, as generated from the registry.
 
-Claude Code is the one that the SDK brings. Codex and mcpb run where they are on the path:
+Claude Code is the one in the SDK. Codex and mcpb run where they are on the path:
 ``npm install -g @openai/codex @anthropic-ai/mcpb``.
 """
 

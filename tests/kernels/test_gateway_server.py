@@ -1,4 +1,4 @@
-"""A Jupyter Server that is started with ``--gateway-url``: the tools, as anybody meets them there."""
+"""A Jupyter Server that is started with ``--gateway-url``: the tools, as every user gets them there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["start_server"]
 
 @pytest.fixture
 async def network(tmp_path: Path) -> AsyncIterator[tuple[Proxy, str]]:
-    """What is between a server and its gateway, and the gateway's token."""
+    """The network between a server and its gateway, and the gateway's token."""
     async with (
         running_gateway(tmp_path / "gateway") as gateway,
         proxy_to(gateway.url) as proxy,
@@ -30,7 +30,7 @@ async def network(tmp_path: Path) -> AsyncIterator[tuple[Proxy, str]]:
 
 
 class Person:
-    """Somebody who uses a server over REST."""
+    """A person who uses a server over REST."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._http = httpx2.AsyncClient(base_url=server.url, headers=server.headers, timeout=60)

@@ -1,4 +1,4 @@
-"""Kernels are started, watched, asked, restarted and ended; the broken ones are reported."""
+"""Kernels are started, monitored, queried, restarted and stopped; broken ones are reported."""
 
 from __future__ import annotations
 
@@ -179,7 +179,9 @@ async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
 
 
 @pytest.mark.proves("fault:never-ready")
-async def test_a_kernelspec_whose_program_is_missing_says_so(kernels: Kernels, specs: Path) -> None:
+async def test_a_kernelspec_with_a_missing_program_is_reported(
+    kernels: Kernels, specs: Path
+) -> None:
     faults.write_kernelspec(specs, "missing", ["/nowhere/kernel", "{connection_file}"])
     with pytest.raises(KernelStartFailed, match="/nowhere/kernel"):
         await kernels.start("missing")
@@ -269,7 +271,7 @@ async def test_a_kernel_of_another_language_is_run_and_interrupted_alike(
     assert failed.status == "error"
     assert failed.execution.error is not None
     assert failed.execution.error["evalue"] == "2"
-    # The word comes from a process of its own: bash itself may miss an interrupt while it starts one.
+    # The word comes from another process: bash itself may miss an interrupt while it starts one.
     endless = "bash -c 'echo running; exec sleep 60'"
     running = submit(bench, endless, kernel_id)
     await running.printed()

@@ -1,6 +1,6 @@
 """Executions behind the gateways that people run, from their packages (`make soak`).
 
-Each has an environment of its own: Enterprise Gateway holds Jupyter's packages back for years.
+Each has a separate environment: Enterprise Gateway needs years-old versions of Jupyter's packages.
 """
 
 from __future__ import annotations

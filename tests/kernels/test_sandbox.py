@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 NOWHERE = Path("/nowhere")
-KEY = "OPENAI_API_KEY"  # somebody has exported one
+KEY = "OPENAI_API_KEY"  # the user has exported one
 
 OF_SPEC = {"SERVICE_TOKEN": "of-the-spec\nof two lines", "HTTP_PROXY": "http://nowhere"}
 ENVIRONMENTS = ("env/pyvenv.cfg", "pixi/conda-meta")
@@ -94,7 +94,7 @@ async def confined(sandbox: Sandbox, project: Path) -> Confined:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kernel(sandbox: Sandbox) -> AsyncIterator[Confined]:
-    """A kernel that is not to be harmed."""
+    """A kernel that tests share and do not harm."""
     with TemporaryDirectory() as project:
         kernel = await confined(sandbox, Path(project))
         yield kernel
@@ -130,7 +130,7 @@ async def test_it_has_no_network(kernel: Confined) -> None:
 async def test_it_sees_nothing_of_the_home_folder(kernel: Confined, outside: Path) -> None:
     assert await kernel.run(f"open({str(outside)!r})") == "FileNotFoundError"
     home = Path.home()
-    # What the interpreter is made of may be there, and nothing else.
+    # Only files of the interpreter may be there.
     parts = {
         path.relative_to(home).parts[0]
         for path in map(Path, (sys.prefix, sys.base_prefix, *sys.path))
@@ -254,7 +254,7 @@ def _processes_with(marker: str) -> list[psutil.Process]:
 
 
 class TestWithoutASandbox:
-    """Where none works, nothing runs: tested on every machine."""
+    """If no sandbox works, nothing runs: tested on every machine."""
 
     @pytest.fixture(autouse=True)
     def programs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -327,7 +327,7 @@ async def test_an_interpreter_works_and_shows_nothing_but_itself(
         venv.create(made, symlinks=True, with_pip=False)
         prefix, python = str(made), str(made / "bin" / "python")
     elif not python:
-        pytest.skip("this system has no Python of its own")
+        pytest.skip("this machine has no system Python")
     code = f"import os, json, sys; print(os.path.exists({str(out / 'secret')!r}), sys.prefix)"
     private = tmp_path / "nb-private"
     private.mkdir()
@@ -374,7 +374,7 @@ async def test_a_folder_that_is_replaced_by_a_link_is_not_mounted(
         pass
 
 
-async def test_a_project_whose_modules_nb_imports_has_no_sandbox(
+async def test_a_project_with_modules_that_nb_imports_has_no_sandbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,4 +1,4 @@
-"""Who a call comes from: the session where there are sessions, else what the client says."""
+"""The caller of a call: the session if there is one, else the client's name."""
 
 from __future__ import annotations
 

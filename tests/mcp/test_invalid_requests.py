@@ -1,4 +1,4 @@
-"""Nonsense on the wire, and arguments that no tool takes: refused by kind, and nothing changed."""
+"""Invalid messages and arguments: refused with a typed error, and nothing changes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def test_annotations_follow_from_the_effect(connect: Connect) -> None:
 
 
 @pytest.mark.proves("mcp:structured")
-async def test_an_answer_is_text_and_pictures_with_the_structure_beside(connect: Connect) -> None:
+async def test_an_answer_is_text_and_pictures_with_structured_content(connect: Connect) -> None:
     tools = await _tools(connect)
     async with connect() as client:
         result = await client.call_tool("probe_say", {"greeting": "good day"})
@@ -106,7 +106,9 @@ async def test_a_defect_is_reported_as_one_and_the_log_has_the_traceback(
 
 
 @pytest.mark.proves("exec:progress")
-async def test_progress_comes_in_order_to_who_asked_for_it(connect: Connect, probe: Probe) -> None:
+async def test_progress_comes_in_order_to_the_client_that_asked_for_it(
+    connect: Connect, probe: Probe
+) -> None:
     reports: list[tuple[float, str | None]] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:

@@ -59,7 +59,7 @@ def test_no_text_takes_long(
 
 
 def patched(before: str, diff: str) -> str:
-    """The text after a unified diff, whose every line must fit the text before."""
+    """The text after a unified diff; every line must fit the text before."""
     old = before.split("\n") if before else []
     new: list[str] = []
     at = 0

@@ -1,4 +1,4 @@
-"""What a piece of Python defines and uses."""
+"""Names that Python code defines and uses."""
 
 import pytest
 

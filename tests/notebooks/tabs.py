@@ -61,14 +61,14 @@ async def listening_server(
 
 
 class OpenedInPage(NotebookRouter):
-    """A store whose notebooks a person opens in a page before an agent does."""
+    """A store of notebooks that a person opens in a page before an agent does."""
 
     def __init__(self, store: NotebookRouter, page: TabPage) -> None:
         vars(self).update(vars(store))
         self._page = page
 
     async def open(self, path: str) -> NotebookDocument:
-        # What JupyterLab cannot open, nobody has open.
+        # A notebook that JupyterLab cannot open is open nowhere.
         with suppress(HTTPClientError):
             await self._page.opened(path)
         return await super().open(path)
@@ -110,7 +110,7 @@ PATH = "n.ipynb"
 
 @dataclass
 class TabHarness:
-    """A server, and somebody with a notebook of two cells open."""
+    """A server, and a person with an open notebook of two cells."""
 
     app: ServerApp
     address: str

@@ -220,7 +220,7 @@ async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(
 
 
 @pytest.mark.usefixtures("short_grace")
-async def test_a_tab_that_does_not_answer_is_no_wait_for_ever(
+async def test_a_tab_that_does_not_answer_times_out(
     harness: TabHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "ANSWER", 0.2)
@@ -315,7 +315,7 @@ async def test_a_notebook_that_is_renamed_while_it_is_open_is_found(harness: Tab
 
 
 @pytest.mark.proves("fault:tab-lost")
-async def test_outputs_whose_receipt_was_lost_are_there_once(harness: TabHarness) -> None:
+async def test_outputs_are_there_once_after_their_receipt_was_lost(harness: TabHarness) -> None:
     document, opened = await harness.document(), harness.page.notebooks[PATH]
     back: list[asyncio.Task[None]] = []
 

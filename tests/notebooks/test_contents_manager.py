@@ -25,7 +25,7 @@ from tk_ai_extension.notebooks.live import NotebookRouter
 
 
 class PairedManager(AsyncLargeFileManager):
-    """Keeps a script beside each notebook, as others' managers do."""
+    """Keeps a script next to each notebook, as other managers do."""
 
     async def save(self, model: Any, path: str = "") -> Any:
         saved = await super().save(model, path)

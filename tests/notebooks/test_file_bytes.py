@@ -54,7 +54,7 @@ ODD = {
     "numbers as written",
     "odd white space",
 }
-"""Files with cells that are not as any encoder writes them: an edited one is written anew."""
+"""Files with cells that no encoder writes: an edited one is rewritten."""
 OTHERS = [name for name in FILES if name not in WRITABLE]
 
 
@@ -109,7 +109,7 @@ async def opened(bench: DocumentBench, name: str) -> tuple[NotebookDocument, Pat
 
 
 def faults(data: bytes) -> list[str]:
-    """What nbformat's validator finds."""
+    """Errors of nbformat's validator."""
     version = json.loads(data)
     checker = nbformat.validator.get_validator(4, min(version.get("nbformat_minor", 0), 5))
     return [] if checker is None else [e.message for e in checker.iter_errors(version)]
@@ -174,7 +174,7 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
         for number in new:
             cells[number] = now.cells[number]
         assert now.cells == cells
-        # What the document thinks of the file is what a fresh look finds.
+        # The document's state of the file equals a fresh read.
         snapshot = await document.read()
         index = read_notebook(file.read_bytes(), document.path)
         assert snapshot.cells == index.cells

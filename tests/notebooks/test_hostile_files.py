@@ -1,4 +1,4 @@
-"""What others put under a name in a user's folder: links, FIFOs, devices and files of any size."""
+"""Hostile files in a user's folder: links, FIFOs, devices and files of any size."""
 
 from __future__ import annotations
 

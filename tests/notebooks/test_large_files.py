@@ -18,7 +18,7 @@ from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
 
 LONGEST_STALL = 0.2
-"""Seconds that the loop may stand still, on a machine that runs other tests beside this one."""
+"""Seconds for which the loop may be blocked, on a machine that runs other tests at the same time."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Notebooks in two tabs: the one that counts, and the one that follows."""
+"""Notebooks in two tabs: one is authoritative, the other one follows."""
 
 from __future__ import annotations
 

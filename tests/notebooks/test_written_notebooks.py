@@ -1,4 +1,4 @@
-"""Tabs that have a notebook open whose file the server writes: they show it, or hold nothing up."""
+"""Tabs with an open notebook while the server writes its file: they show it, or block nothing."""
 
 from __future__ import annotations
 

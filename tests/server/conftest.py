@@ -30,7 +30,7 @@ __all__ = [
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
-    """A server in the test's process, with the extension and what it stands on."""
+    """A server in the test's process, with the extension and its dependencies."""
     jp_server_config.ServerApp.jpserver_extensions = {
         "jupyter_server_nbmodel": True,
         "tk_ai_extension": True,
@@ -72,7 +72,7 @@ Ask = Callable[..., Awaitable[HTTPResponse]]
 
 @pytest.fixture
 def ask(extension: Any, jp_base_url: str, jp_http_port: int) -> Ask:
-    """Asks the server, with nothing added to the request but a content type where there is a body."""
+    """Send a request as it is, with a content type if it has a body."""
 
     async def fetch(method: str, path: str, body: Any = None, **headers: str) -> HTTPResponse:
         named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -38,7 +38,7 @@ def request_(ask: Ask, jp_auth_header: dict[str, str], model: ScriptedModel) -> 
 
 
 @pytest.mark.proves("ext:any-agent")
-async def test_the_installed_agents_are_offered_beside_claude(request_: Request) -> None:
+async def test_the_installed_agents_are_offered_with_claude(request_: Request) -> None:
     info = await request_("GET", "models")
     assert info["models"][0] == MODEL
     assert info["agents"]["one"] == "Agent One"
@@ -49,7 +49,7 @@ async def test_the_installed_agents_are_offered_beside_claude(request_: Request)
 
 
 @pytest.mark.proves("ext:any-agent")
-async def test_turns_of_claude_and_of_two_agents_in_one_notebook_are_undone_each_on_its_own(
+async def test_turns_of_claude_and_of_two_agents_in_one_notebook_are_undone_separately(
     request_: Request, model: ScriptedModel, jp_root_dir: Path
 ) -> None:
     cell = nbformat.v4.new_code_cell("a = 0")

@@ -1,4 +1,4 @@
-"""What agents changed in a notebook is published to a person who looks at it, and taken back for them."""
+"""Agents' changes are published to a person who looks at the notebook, and undone on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = "api/tk-ai/changes"
 
 
 class Person:
-    """Somebody who has the notebook before them."""
+    """A person who looks at the notebook."""
 
     def __init__(self, ask: Ask, headers: dict[str, str], address: str) -> None:
         self._ask = ask
@@ -120,7 +120,7 @@ async def test_one_cell_of_what_an_agent_did_is_taken_back_and_the_rest_stays(
 
 
 @pytest.mark.proves("rest:restore")
-async def test_each_change_is_undone_in_the_cells_that_are_named_beside_it(
+async def test_each_change_is_undone_in_the_cells_that_the_request_names(
     person: Person, call: Call, notebook: str, jp_root_dir: Path
 ) -> None:
     text = (await call("read_notebook", notebook=notebook))[1]["text"]

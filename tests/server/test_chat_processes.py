@@ -1,4 +1,4 @@
-"""Chats in a server of its own: how they end with it."""
+"""Chats in a server process: how they end with it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def http_of(server: ServerProcess) -> httpx2.AsyncClient:
 
 
 async def say(http: httpx2.AsyncClient, until: str, **body: Any) -> list[dict[str, Any]]:
-    """Sends a message, and gives what happens up to the first event of this kind."""
+    """Sends a message, and returns the events up to the first one of this kind."""
     seen: list[dict[str, Any]] = []
     accept = {"Accept": "text/event-stream"}
     async with http.stream("POST", "mcp/chat", json=body, headers=accept) as response:
@@ -96,7 +96,7 @@ async def test_a_server_that_is_stopped_while_claude_starts_exits_at_once_and_le
     assert time.monotonic() - began < 5 * slowness(), server.log.text
     _, alive = psutil.wait_procs(processes, timeout=5)
     assert alive == []
-    # Nor did one begin meanwhile.
+    # Nor did one begin in the meantime.
     left = [each for each in psutil.process_iter(["environ"]) if is_of(each, server)]
     assert left == []
 

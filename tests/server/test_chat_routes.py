@@ -1,4 +1,4 @@
-"""The chat over HTTP: messages as JSON and as events, and what becomes of chats."""
+"""The chat over HTTP: messages as JSON and as events, and the list of chats."""
 
 from __future__ import annotations
 

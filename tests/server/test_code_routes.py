@@ -59,7 +59,7 @@ def page(ask: Ask, jp_auth_header: dict[str, str]) -> Page:
 def http(
     extension: Any, jp_auth_header: dict[str, str], jp_base_url: str, jp_http_port: int
 ) -> httpx2.AsyncClient:
-    """A client whose connections are its own."""
+    """A client with its own connections."""
     address = f"http://127.0.0.1:{jp_http_port}{jp_base_url}"
     return httpx2.AsyncClient(base_url=address, headers=jp_auth_header, timeout=30)
 
@@ -181,7 +181,7 @@ async def test_what_cannot_be_answered_is_a_typed_error(page: Page, model: Scrip
 
 
 @pytest.mark.proves("code:completion")
-async def test_without_a_model_for_code_it_is_said(
+async def test_without_a_model_for_code_the_error_says_so(
     page: Page, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in model.environment:

@@ -208,9 +208,7 @@ async def test_the_changes_of_a_notebook_are_followed(
     [{"subscribe": 1}, {"subscribe": 1, "chat": 3}, {"subscribe": 1, "permissions": "yes"}, {}],
     ids=str,
 )
-async def test_topics_that_there_are_not_end_the_connection(
-    open_page: OpenPage, message: Any
-) -> None:
+async def test_unknown_topics_end_the_connection(open_page: OpenPage, message: Any) -> None:
     page = await open_page("page")
     await page.send(message)
     assert await page.receive() is None
@@ -297,7 +295,7 @@ class TestPointing(ServesTwoUsers):
         return f"http://127.0.0.1:{jp_http_port}{jp_base_url}"
 
     @pytest.mark.proves("threat:other-user", "mcp:focus")
-    async def test_what_one_looks_at_and_is_shown_is_nothing_to_another(
+    async def test_the_focus_of_one_user_is_hidden_from_another(
         self,
         open_page: OpenPage,
         call: Call,

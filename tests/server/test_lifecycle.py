@@ -1,4 +1,4 @@
-"""Servers as processes of their own: how they start, how they stop, and what they never reveal."""
+"""Servers as separate processes: how they start, how they stop, and what they never reveal."""
 
 from __future__ import annotations
 

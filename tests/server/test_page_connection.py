@@ -53,7 +53,7 @@ def page_with(
     return page, connection
 
 
-# --- who may
+# --- access
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_a_page_needs_a_name(connect: Any, jp_auth_header: dict[str, str])
         assert raised.value.code == 400
 
 
-# --- what may be said
+# --- valid messages
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ async def test_a_message_beyond_the_bound_ends_the_connection(
     socket.close()
 
 
-# --- whose is what
+# --- owners
 
 
 @pytest.mark.proves("threat:other-user")
@@ -205,4 +205,4 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
     channel.close()
 
 
-# --- how it ends
+# --- the end

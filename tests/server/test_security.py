@@ -1,4 +1,4 @@
-"""Every route refuses whom it should, whatever else is right about the request."""
+"""Every route refuses requests without access, even if they are otherwise valid."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _sent(cookies: SimpleCookie) -> str:
 
 
 def _is_let_in(response: HTTPResponse) -> bool:
-    """Whether a request came as far as its handler, which may find fault with its body."""
+    """Whether a request reached its handler, which may refuse its body."""
     return response.code < 500 and response.code not in {401, 403}
 
 
@@ -249,7 +249,7 @@ async def test_a_body_beyond_the_bound_is_refused(
 
 
 class ReadOnly(Authorizer):
-    """Lets users look, and no more."""
+    """Lets users read only."""
 
     def is_authorized(self, handler: Any, user: Any, action: str, resource: str) -> bool:  # noqa: ARG002
         return (action, resource) == ("read", "tk-ai") or resource == "api"
@@ -287,7 +287,7 @@ class Actions(Authorizer):
 
 
 class TestActions:
-    """What a tool's effect is, that its caller has to be allowed."""
+    """The action that a tool's effect requires."""
 
     @pytest.fixture
     def jp_server_config(self, jp_server_config: Config) -> Config:

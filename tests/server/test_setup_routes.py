@@ -1,4 +1,4 @@
-"""The routes of what chats are set up with."""
+"""The routes of the chat setup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jp_root_dir: Path, jp_environ: None
 ) -> Path:
     """The home folder and the root, with a prompt each, instructions and a file of servers."""
-    home = tmp_path / "somebody"
+    home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     for base, text in ((home, "Mine."), (jp_root_dir, "Theirs: $ARGUMENTS")):
         folder = base / ".claude" / "commands"

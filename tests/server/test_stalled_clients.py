@@ -34,7 +34,7 @@ async def stalled(
 
 
 @pytest.mark.proves("threat:exhaustion")
-async def test_an_artifact_is_not_kept_for_who_does_not_read_it(
+async def test_a_stalled_download_of_an_artifact_is_ended(
     stalled: Any, extension: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A server whose data folder cannot be used answers what it can, and says what is wrong."""
+"""A server with an unusable data folder answers what it can, and reports the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two users of one server: what is one's is not the other's, and does not even exist for them."""
+"""Two users of one server: one user's data does not exist for the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TwoUsers(IdentityProvider):
 
 
 def headers_of(name: str) -> dict[str, str]:
-    """What authenticates a user's request."""
+    """The authentication of a user's request."""
     token = next(token for token, user in TOKENS.items() if user == name)
     return {"Authorization": f"token {token}"}
 
@@ -81,7 +81,7 @@ def bob(ask: Ask) -> Client:
 
 
 @pytest.mark.proves("ext:multi-user")
-async def test_users_with_the_same_key_have_notebooks_of_their_own(
+async def test_users_with_the_same_key_have_separate_notebooks(
     ada: Client, bob: Client, notebook: str
 ) -> None:
     await ada.call("use_notebook", notebook=notebook)

@@ -4,13 +4,13 @@ Run it as a file. It echoes messages, and does what they name:
 
 - ``call TOOL {…}``: reports a call of a tool of its MCP server, makes it, and responds with the result;
 - ``quiet TOOL {…}``: the same without a report;
-- ``own KIND {…}``: asks for the permission of an action of its own, and responds with the outcome;
+- ``own KIND {…}``: asks for permission of a built-in action, and responds with the outcome;
 - ``edit PATH TEXT``: asks for the edit of a file, and writes it;
 - ``write PATH OLD NEW``: edits a file, and reports it without having asked;
 - ``plan``, ``picture``, ``env``, ``server``, ``recall``: a plan; the number of pictures; the names of
   its variables; its MCP server; the messages of its session;
 - ``ask {…}``: asks for the permission of a call as the protocol has it;
-- ``command {"fifo": "/path", ...}``: runs a command of its own that ends when a line is written to the FIFO;
+- ``command {"fifo": "/path", ...}``: runs a command that ends when a line is written to the FIFO;
 - faults: ``wait``, ``die``, ``garbage``, ``flood``, ``late`` (asks after the end of the turn), ``child``
   (leaves a process behind and waits).
 
@@ -274,7 +274,7 @@ class Agent:
         return text
 
     def do_own(self, session: str, rest: str, _blocks: list[Json]) -> None:
-        """Ask for an action of its own."""
+        """Ask for a built-in action."""
         kind, _, given = rest.partition(" ")
         call = f"own-{next(_numbers)}"
         raw = json.loads(given)
@@ -348,7 +348,7 @@ class Agent:
         self.say(session, f" {sum('<instructions>' in str(block) for block in blocks)}")
 
     def do_ask(self, session: str, rest: str, _blocks: list[Json]) -> None:
-        """Ask for the permission of a call as the protocol has it."""
+        """Ask for the permission of a call by the protocol's request."""
         given: Json = {"title": None, **json.loads(rest)}
         raw = given.pop("rawInput", None)
         self.ask(session, "asked", given.pop("kind", None), raw, **given)
@@ -383,7 +383,7 @@ class Agent:
         self.cancelled.wait()
 
     def do_child(self, session: str, _rest: str, _blocks: list[Json]) -> None:
-        """Leave a process in a session of its own behind, and wait."""
+        """Leave a process behind in a new session, and wait."""
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         self.say(session, f"{os.getpid()} {child.pid}")
         self.cancelled.wait()
@@ -395,7 +395,7 @@ class Agent:
         os._exit(3)
 
     def do_garbage(self, _session: str, _rest: str, _blocks: list[Json]) -> None:
-        """Send what is no message."""
+        """Send an invalid message."""
         write(b'{"jsonrpc": "2.0", "metho\n')
         threading.Event().wait()
 

@@ -1,6 +1,6 @@
 """A model without a script: it does what the last message of the person says.
 
-For agents whose requests cannot be counted, because they also ask for titles or summaries. In the
+For agents with requests that cannot be counted, because they also ask for titles or summaries. In the
 person's message,
 
 - ``@call TOOL {…}`` calls a tool, then says its result;

@@ -48,7 +48,7 @@ class DocumentBench:
     """Everything that the suite needs.
 
     Attributes:
-        store: The store whose documents are tested.
+        store: The store of the tested documents.
         backend: Expected `NotebookDocument.backend`.
         root: The folder of the notebooks.
         person: A person who edits them.
@@ -159,7 +159,7 @@ def sources(cells: Sequence[Any]) -> list[str]:
 
 
 class FilePerson:
-    """A person whose editor replaces the file atomically."""
+    """A person with an editor that replaces the file atomically."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

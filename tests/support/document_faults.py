@@ -138,7 +138,7 @@ class FaultConformance:
         assert sources((await bench.on_disk(document))["cells"]) == ["new"]
 
     @pytest.mark.proves("fault:disk-full", "doc:atomic-write")
-    async def test_a_full_disk_is_said_and_changes_nothing(self, bench: DocumentBench) -> None:
+    async def test_a_full_disk_is_reported_and_changes_nothing(self, bench: DocumentBench) -> None:
         document = await bench.open(notebook(code("a" * 10_000, "aaaa1111")))
         await document.read()
         file = bench.root / document.path

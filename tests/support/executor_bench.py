@@ -28,7 +28,7 @@ class ExecutorBench:
     """Everything that the suite needs.
 
     Attributes:
-        kernels: The service whose ``executor(kernel_id)`` is tested.
+        kernels: The service; the suite tests its ``executor(kernel_id)``.
         manager: The multi-kernel manager behind it, for a person's own clients.
         backend: Expected `Execution.backend`.
         kernel_id: A running Python kernel that tests share and do not harm.

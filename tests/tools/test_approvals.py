@@ -40,7 +40,7 @@ def notebook(harness):
 
 
 async def shown(harness, tool, **arguments):
-    """What a person is shown of a call that nobody has allowed yet."""
+    """The proposal of a call that is not approved yet."""
     with pytest.raises(PermissionRequired) as raised:
         await harness.call(tool, caller=ASK, **arguments)
     (request,) = (
@@ -163,7 +163,7 @@ async def _switch_notebook(harness, notebook):
 
 
 async def _replace_kernel(harness, notebook):
-    """Somebody shuts the kernel down, and the notebook gets another."""
+    """A person shuts the kernel down, and the notebook gets another one."""
     await harness.call("shutdown_kernel", notebook=notebook)
     await harness.call("execute_ipython", notebook=notebook, code="1")
 

@@ -1,4 +1,4 @@
-"""What belongs to a caller stays with that caller: by session, by way in, and without a key."""
+"""State belongs to one caller: by session, by interface, and without a key."""
 
 from dataclasses import replace
 

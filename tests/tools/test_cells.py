@@ -1,4 +1,4 @@
-"""Changing cells: answers are what happened, and only what was seen is changed."""
+"""Changing cells: answers match the changes, and only cells that were read are changed."""
 
 import pytest
 

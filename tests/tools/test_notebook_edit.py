@@ -38,7 +38,7 @@ def path(harness):
 
 @pytest.fixture
 async def edit(harness, path):
-    """Calls the tool for somebody who has read the notebook."""
+    """Calls the tool for a caller who has read the notebook."""
     await harness.call("read_notebook", notebook=path)
 
     async def edit(**arguments):

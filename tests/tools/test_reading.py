@@ -1,4 +1,4 @@
-"""Reading: few characters, nothing needed missing, and what was shown counts as seen."""
+"""Reading: few characters, nothing missing, and shown sources count as read."""
 
 import json
 import re
@@ -76,7 +76,7 @@ async def test_read_notebook_and_write_it_back(harness, notebook):
     ]
 
 
-async def test_changes_of_others_meanwhile_stay(harness, notebook):
+async def test_changes_that_others_made_since_are_kept(harness, notebook):
     read = await harness.call("read_notebook", notebook=notebook)
     harness.write("n.ipynb", "import math, os", ("markdown", "# Title\ntext"), "x = 3\nprint(x)")
     await harness.call("write_notebook", text=read.text.replace("x = 3", "x = 4"))

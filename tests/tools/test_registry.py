@@ -1,4 +1,4 @@
-"""One definition of a tool, and all that is derived from it."""
+"""The definition of a tool, and what is derived from it."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
 
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
-    """The example of a toolset, installed beside a broken one."""
+    """The example of a toolset, installed next to a broken one."""
     info = tmp_path / "word_count-0.1.dist-info"
     info.mkdir()
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))["project"]

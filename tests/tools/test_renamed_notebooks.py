@@ -1,4 +1,4 @@
-"""Everything that is kept about a notebook stays with it, through a rename, and goes with a deletion."""
+"""A notebook's state follows a rename, and is removed with a deletion."""
 
 from __future__ import annotations
 

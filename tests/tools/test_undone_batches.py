@@ -1,4 +1,4 @@
-"""A batch that runs leaves nothing behind when a cell fails, whatever others do meanwhile."""
+"""A batch that runs leaves nothing behind when a cell fails, whatever others do at the same time."""
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager

@@ -1,4 +1,4 @@
-"""Looking at a kernel's variables: nothing of a user's is run, and nothing is left behind."""
+"""Reading a kernel's variables: no user code runs, and nothing is left behind."""
 
 import pytest
 
@@ -93,7 +93,7 @@ async def test_no_code_of_a_users_classes_runs(harness, used):
 
 
 @pytest.mark.proves("perm:modes")
-async def test_a_table_whose_cells_loop_is_interrupted_and_the_kernel_goes_on(
+async def test_a_table_with_cells_that_loop_is_interrupted_and_the_kernel_goes_on(
     harness, used, monkeypatch
 ):
     monkeypatch.setattr(variables, "ANSWER_WITHIN", 1.0)

@@ -50,7 +50,7 @@ async def test_displays_that_later_cells_update_are_compared_as_they_ended(harne
 
 
 @pytest.mark.proves("verify:run")
-async def test_an_update_keeps_what_somebody_has_run_meanwhile(harness):
+async def test_an_update_keeps_outputs_of_cells_run_since(harness):
     harness.write("n.ipynb", "print('a')", "print('b')")
     answer = await harness.call("verify_notebook", notebook="n.ipynb")
     run = harness.workspace.executions.get(ALICE, answer.execution_id)

@@ -1,4 +1,4 @@
-"""What counts as the same output, and what does not."""
+"""Which outputs count as equal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def animation(*colours: str) -> str:
 
 
 def _headed(width: int, height: int) -> str:
-    """A PNG whose header alone is valid: its size is known before it is decoded."""
+    """A PNG with only a valid header: its size is known before it is decoded."""
     header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunk = struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     data = b"IDAT" + zlib.compress(b"")
@@ -98,7 +98,7 @@ SAME: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [display(image_png=image(), text_plain="<matplotlib.figure.Figure at 0x7f1234>")],
         [display(image_png=image(), text_plain="<Figure size 640x480 with 1 Axes>")],
     ),
-    "the name of an object beside its HTML": (
+    "the name of an object next to its HTML": (
         [display(text_html="<b>a</b>", text_plain="<IPython.core.display.HTML at 0x7f1234>")],
         [display(text_html="<b>a</b>", text_plain="<IPython.core.display.HTML object>")],
     ),
@@ -144,12 +144,12 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
     "a stream that is new": ([], [stream("b\n")], "stdout is new"),
     "a stream that is missing": ([stream("w", "stderr")], [], "stderr is missing"),
     "another stream": ([stream("a")], [stream("a", "stderr")], "stdout is missing"),
-    "the text beside an image": (
+    "the text next to an image": (
         [display(image_png=image(), text_plain="x**2")],
         [display(image_png=image(), text_plain="x**3")],
         "text/plain differs",
     ),
-    "the text beside an image on one side": (
+    "the text next to an image on one side": (
         [display(image_png=image())],
         [display(image_png=image(), text_plain="x**3")],
         "text/plain is new",

@@ -39,7 +39,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_each_notebook_is_a_test_whose_failure_is_the_report(tmp_path: Path) -> None:
+def test_each_notebook_is_a_test_and_its_failure_is_the_report(tmp_path: Path) -> None:
     write(tmp_path, "good.ipynb", "print('v1')", "v2\n")
     write(tmp_path, "bad.ipynb", "print('new')", "old\n")
     write(tmp_path, "failing.ipynb", "1 / 0", "")

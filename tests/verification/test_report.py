@@ -1,4 +1,4 @@
-"""What a verification makes of the outputs of a run."""
+"""The report of a verification, from the outputs of a run."""
 
 from __future__ import annotations
 

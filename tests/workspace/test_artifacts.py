@@ -1,4 +1,4 @@
-"""Long outputs are put aside whole, read page by page by their user alone, and bounded."""
+"""Artifacts: long outputs are stored whole, read page by page by their user only, and bounded."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_bytes_keep_their_mime_type_and_are_not_paged(artifacts: Artifacts
 
 
 @pytest.mark.proves("out:sanitize")
-async def test_text_that_no_file_can_hold_is_kept_as_far_as_it_can_be(artifacts: Artifacts) -> None:
+async def test_text_that_no_file_can_hold_is_kept_with_replacements(artifacts: Artifacts) -> None:
     kept = await artifacts.write("ada", "half a pair: \ud800.\x00\x1b")
     assert (await artifacts.read("ada", kept.id)).text == "half a pair: ?.\x00\x1b"
     broken = await artifacts.write("ada", b"caf\xe9\n")

@@ -1,4 +1,4 @@
-"""A process whose environment others of the same user do not read."""
+"""A process hides its environment from other processes of the same user."""
 
 from __future__ import annotations
 

@@ -104,13 +104,13 @@ async def test_the_session_keys_of_other_users_are_not_shown(journal: Journal) -
 @pytest.mark.proves("kernel:shared-live")
 async def test_entries_follow_a_renamed_notebook_and_a_renamed_folder(journal: Journal) -> None:
     inside = await made(journal, path="x_y/%/n.ipynb")
-    beside = await made(journal, path="x_y2/n.ipynb")
+    neighbour = await made(journal, path="x_y2/n.ipynb")
     similar = await made(journal, path="xzy/n.ipynb")
     await journal.renamed("x_y", "z")
     assert ids(await journal.undoable(A, "z/%/n.ipynb")) == [inside]
     await journal.renamed("z/%/n.ipynb", "m.ipynb")
     assert ids(await journal.history("m.ipynb", 10, "ada")) == [inside]
-    assert ids(await journal.history("x_y2/n.ipynb", 10, "ada")) == [beside]
+    assert ids(await journal.history("x_y2/n.ipynb", 10, "ada")) == [neighbour]
     assert ids(await journal.history("xzy/n.ipynb", 10, "ada")) == [similar]
 
 

@@ -1,4 +1,4 @@
-"""What a query of variables and a run report if the kernel does not answer them."""
+"""Reports of a query of variables and of a run if the kernel does not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["backend", "harness", "jp_server_config"]
 
 
 class EndingExecutor:
-    """An executor whose executions end in one way."""
+    """An executor with a fixed end of its executions."""
 
     def __init__(self, status: EndStatus, *, starts: bool = True) -> None:
         self.status: EndStatus = status

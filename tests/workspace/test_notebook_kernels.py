@@ -60,7 +60,7 @@ async def test_all_who_start_a_notebooks_kernel_at_once_share_it(
 
 
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
-async def test_a_kernel_that_is_chosen_meanwhile_is_kept(
+async def test_a_kernel_that_is_chosen_at_the_same_time_is_kept(
     harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, manager = harness.workspace, harness.app.session_manager

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.proves("threat:path")
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root with ways out of it, beside a secret whose folder's name begins like the root's."""
+    """A root with ways out of it, next to a secret in a folder with a name that begins like the root's."""
     base = tmp_path_factory.mktemp("paths")
     root = base / "work"
     (root / "notes" / "deep").mkdir(parents=True)

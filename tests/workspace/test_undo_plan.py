@@ -1,4 +1,4 @@
-"""Undo takes back what nobody has edited since, and leaves the rest as it is."""
+"""Undo reverts cells that were not edited since, and leaves the rest."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def edits(data: st.DataObject, notebook: ListNotebook, most: int) -> list[Journa
 def check_unsure_of_a_move(
     notebook: ListNotebook, changes: Sequence[Change], left: Sequence[str]
 ) -> None:
-    """Among cells without ids that look alike, a moved one may not be known from those beside it."""
+    """Among cells without ids that look alike, a moved one may not be distinguished from its neighbours."""
     assert "it was moved since" in left[0]
     assert not notebook.ids
     assert "move" in {change.action for change in changes}

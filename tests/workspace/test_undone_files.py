@@ -1,4 +1,4 @@
-"""Writes of text files are undone from the newest on, up to the first that somebody wrote over."""
+"""Writes of text files are undone from the newest on, up to the first that was overwritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chats with a scripted agent that speaks the Agent Client Protocol, in a process of its own."""
+"""Chats with a scripted agent that speaks the Agent Client Protocol, in a separate process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AcpTalk(Talk):
         return await super().send(message, user, model=model, **fields)
 
     async def text(self, message: str, **fields: Any) -> str:
-        """Sends a message and gives the whole text of the answer."""
+        """Sends a message and returns the whole text of the answer."""
         events = await self.say(message, **fields)
         return "".join(event.data["text"] for event in events if event.kind == "text")
 
@@ -54,7 +54,7 @@ OpenAcp = Callable[..., AcpTalk]
 
 @pytest.fixture
 async def open_acp(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[OpenAcp]:
-    """Opens chats with the scripted agent; nothing that it started is left at the end."""
+    """Opens chats with the scripted agent; its processes must have ended at the end."""
     opened: list[AcpTalk] = []
     before = {each.pid for each in psutil.Process().children(recursive=True)}
 

@@ -1,6 +1,6 @@
 """An agent that repeats its variables where it fails: ``METHOD HOW``.
 
-HOW is ``error`` (in the message), ``data`` (beside it), ``words`` (on stderr, and it ends), ``malformed``
+HOW is ``error`` (in the message), ``data`` (next to it), ``words`` (on stderr, and it ends), ``malformed``
 (a result of another form), or ``update`` (a notification of another form, and an error).
 """
 

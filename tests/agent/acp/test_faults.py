@@ -1,4 +1,4 @@
-"""Agents that hang, die, flood, send what is no message, or ask after the end of a turn."""
+"""Agents that hang, die, flood, send invalid messages, or ask after the end of a turn."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_no_process_is_left_behind(acp: AcpTalk) -> None:
 async def test_what_is_asked_after_the_end_is_refused(acp: AcpTalk) -> None:
     chat = (await acp.say("late"))[0].data["chat"]
     events = await acp.say("recall", chat=chat)
-    # The answer to the late request was read before that message, and is written in a thread of its own.
+    # The answer to the late request was read before that message, and is written in a separate thread.
     path = acp.folder / "late.json"
     while not path.exists():
         await acp.say("recall", chat=chat)

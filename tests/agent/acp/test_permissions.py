@@ -1,4 +1,4 @@
-"""What an agent does with tools and files of its own."""
+"""What an agent may do with its built-in tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real agent from npm over the whole chain; only its model is scripted."""
+"""A real agent from npm, end to end; only its model is scripted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def model() -> AsyncIterator[DirectedModel]:
 def real(
     open_acp: OpenAcp, model: DirectedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AcpTalk:
-    """Chats with the agent of npm, which is found by its name."""
+    """Chats with the agent from npm, found by its name."""
     program = tmp_path / "bin" / "claude-agent-acp"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.join(claude_agent_acp())} "$@"\n')
@@ -62,7 +62,7 @@ async def test_turns_of_a_real_agent(
     await real.chats.undo_turn(USER, fields["chat"], turn=events[0].turn)
     assert harness.sources("a.ipynb") == ["a = 1"]
 
-    # A tool of its own, denied.
+    # A built-in tool, denied.
     touch = '@call Bash {"command": "touch /tmp/never", "description": "Touch"}'
     denied = await real.approved(touch, "deny", **fields)
     assert "touch /tmp/never" in of_kind(denied, "permission")[0]["preview"]

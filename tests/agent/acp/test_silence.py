@@ -1,4 +1,4 @@
-"""How long an agent may be silent: while a call of its own is running, longer than otherwise."""
+"""How long an agent may be silent: longer while one of its calls is running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SILENCE = 1.0
 
 @dataclass(frozen=True)
 class Fifo:
-    """What the agent's command waits for."""
+    """The FIFO for which the agent's command waits."""
 
     path: Path
     descriptor: int
@@ -44,7 +44,7 @@ def fifo(tmp_path: Path) -> Iterator[Fifo]:
 
 @pytest.fixture
 def quiet(open_acp: OpenAcp) -> AcpTalk:
-    """Chats with an agent that may be silent for a moment only."""
+    """Chats with an agent that has a short inactivity timeout."""
     return open_acp(silence=SILENCE)
 
 

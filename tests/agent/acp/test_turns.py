@@ -135,7 +135,7 @@ async def test_it_logs_in_with_a_key_of_the_environment_if_there_is_one(
 
 
 @pytest.mark.proves("ext:any-agent")
-async def test_the_agents_own_settings_are_offered_and_chosen_but_not_its_mode(
+async def test_the_agents_settings_are_offered_and_chosen_but_not_its_mode(
     open_acp: OpenAcp,
 ) -> None:
     """It is put into the mode in which it asks, whatever a message says."""
@@ -158,7 +158,7 @@ async def test_the_agents_own_settings_are_offered_and_chosen_but_not_its_mode(
 
 
 @pytest.mark.proves("ext:any-agent")
-async def test_a_command_of_the_agents_own_arrives_as_the_whole_message(open_acp: OpenAcp) -> None:
+async def test_a_command_of_the_agent_arrives_as_the_whole_message(open_acp: OpenAcp) -> None:
     acp = open_acp("--settings")
     events = await acp.say("/shout hello")
     assert "".join(each["text"] for each in of_kind(events, "text")) == "HELLO 1/shout hello"

@@ -1,4 +1,4 @@
-"""A kernel that somebody owns, shared with guests."""
+"""A kernel with an owner, shared with guests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tk_ai_extension.kernels.sharing.kernelspec import (
 
 @dataclass
 class Owner:
-    """Who has started the kernel, as the host of a project does."""
+    """The owner that started the kernel, as a project's server does."""
 
     folder: Path
     """The project's ``.nb``."""
@@ -58,7 +58,7 @@ class Owner:
 
 
 async def start_kernel(folder: Path, name: str, transport: str = "tcp") -> Any:
-    """Starts an ordinary kernel, whose connection file is in the project's folder."""
+    """Starts an ordinary kernel with its connection file in the project's folder."""
     path = str(folder / f"kernel-{name}.json")
     manager = AsyncKernelManager(kernel_name="python3", connection_file=path, transport=transport)
     await manager.start_kernel()
@@ -85,7 +85,7 @@ async def owner(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[O
 
 @dataclass
 class Relayed:
-    """A relay's process, launched as VS Code does: by argv, with a connection file of its own."""
+    """A relay's process, launched as VS Code does: by argv, with a separate connection file."""
 
     process: subprocess.Popen[bytes]
     info: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Tools that say where they are, and wait until the test lets them go."""
+"""Tools that report their progress, and wait until the test releases them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 @dataclass
 class Probe:
-    """What a test sees of the tools, and how it lets them go; it hangs on the workspace."""
+    """A test's handle to observe and release the tools; it is on the workspace."""
 
     started: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event = field(default_factory=asyncio.Event)
@@ -60,14 +60,14 @@ async def probe_say(
 
 @tool("WRITE", destructive=True)
 async def probe_fail(context: ToolContext) -> ProbeResult:
-    """Fails as tools fail."""
+    """Fails with a typed error."""
     _probe(context)
     raise KernelBusy("The probe is busy.", facts=[1, 2])
 
 
 @tool("READ")
 async def probe_break(context: ToolContext) -> ProbeResult:
-    """Fails as no tool should."""
+    """Fails with an unexpected exception."""
     _probe(context)
     raise ZeroDivisionError("a defect")
 

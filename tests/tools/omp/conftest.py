@@ -1,4 +1,4 @@
-"""Fixtures of the toolset `omp` beside the default one."""
+"""Fixtures of the toolset `omp` with the default one."""
 
 from dataclasses import replace
 

@@ -104,7 +104,7 @@ async def secrets(harness, run):
 
 
 def pretend(url, token):
-    """Code that reads a cell with somebody's token."""
+    """Code that reads a cell with a given token."""
     set_all = "\n".join(
         f"os.environ['PI_TOOL_BRIDGE_{name}'] = {value!r}"
         for name, value in (("URL", url), ("TOKEN", token))
@@ -137,7 +137,7 @@ print(line.makefile().readline())
 
 
 @pytest.mark.proves("kernel:bridge")
-async def test_each_caller_of_a_shared_session_has_a_token_of_their_own(harness, run, notebook):
+async def test_each_caller_of_a_shared_session_has_its_own_token(harness, run, notebook):
     token = "import os; print(os.environ['PI_TOOL_BRIDGE_TOKEN'])"
     alices = await output_of(run, token, session="team")
     bobs = await output_of(run, token, session="team", caller=BOB)

@@ -14,7 +14,7 @@ from tk_ai_extension.model.errors import (
 
 @pytest.fixture
 async def edit(harness):
-    """Calls the tool for somebody who has read the notebook."""
+    """Calls the tool for a caller who has read the notebook."""
     harness.write("sub/n.ipynb", "a = 1\nb", ("markdown", "# Title"), ("raw", "raw"))
     await harness.call("read_notebook", notebook="sub/n.ipynb")
 
