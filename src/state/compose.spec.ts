@@ -65,7 +65,9 @@ describe('a draft', () => {
   it('is an edit until its message is replaced', () => {
     const { turns } = reduce(EMPTY, story(MESSAGE, done));
     expect(settled(edit, turns)).toBe(edit);
-    const replaced = reduce({ last: 3, turns }, [numbered({ ...MESSAGE, replaces: 't' }, 4, 'u')]);
+    const replaced = reduce({ ...EMPTY, last: 3, turns }, [
+      numbered({ ...MESSAGE, replaces: 't' }, 4, 'u')
+    ]);
     expect(settled(edit, replaced.turns)).toEqual(draft);
     expect(settled(edit, [])).toEqual(draft);
   });
