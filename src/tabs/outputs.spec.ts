@@ -57,9 +57,18 @@ function open(outputs: nbformat.IOutput[]): {
   shown: () => nbformat.IOutput[];
 } {
   const notebook = new YNotebook();
-  const cell = notebook.addCell({ cell_type: 'code', id: 'a', outputs });
+  const cell = notebook.addCell({ cell_type: 'code', id: 'a' });
   if (!(cell instanceof YCodeCell)) {
     throw new Error('It is a code cell.');
+  }
+  // As jupyter-server-nbmodel adds them.
+  for (const output of outputs) {
+    const end = cell.youtputs.length;
+    if (output === error) {
+      cell.youtputs.push([output]);
+    } else {
+      cell.updateOutputs(end, end, [output]);
+    }
   }
   const model = new CodeCellModel({ sharedModel: cell });
   return { notebook, cell, shown: () => model.outputs.toJSON() };

@@ -22,10 +22,10 @@ function areOneStream(one: nbformat.IOutput, next?: nbformat.IOutput): boolean {
   );
 }
 
-/** Return the type and name of an output, without copying its content. */
+/** Return the kind of an output; none of a plain object, as jupyter-server-nbmodel adds all but streams. */
 function kindOf(cell: YCodeCell, index: number): nbformat.IBaseOutput {
-  const shared = cell.youtputs.get(index) as { get(key: string): string };
-  return { output_type: shared.get('output_type'), name: shared.get('name') };
+  const shared = cell.youtputs.get(index) as { get?(key: string): string };
+  return { output_type: shared.get?.('output_type') ?? '', name: shared.get?.('name') ?? '' };
 }
 
 /** Join neighbours that are streams of one name. */
