@@ -148,16 +148,23 @@ class OutputsConformance:
         cells = (await bench.on_disk(document))["cells"]
         assert [len(cell["outputs"]) for cell in cells] == [0, 1, 0]
 
-    async def test_they_go_nowhere_once_the_cell_is_deleted(self, bench: DocumentBench) -> None:
+    @pytest.mark.parametrize("is_back", [False, True])
+    async def test_they_go_nowhere_once_the_cell_is_deleted_until_it_is_back(
+        self, bench: DocumentBench, is_back: bool
+    ) -> None:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b")))
         async with document.writing("aaaa1111") as writer:
             writer.start()
             await writer.write([Append(stream("one"))])
-            await document.apply([Delete("aaaa1111")])
+            [gone] = (await document.apply([Delete("aaaa1111")])).changes
             await writer.write([StreamEdit(0, 3, "two"), Append(stream("x", "stderr"))])
+            if is_back:
+                assert gone.before is not None
+                await document.apply([Insert(gone.before, index=1)])
             await writer.finish(2)
-        (cell,) = (await bench.on_disk(document))["cells"]
-        assert cell["outputs"] == []
+        cells = (await bench.on_disk(document))["cells"]
+        outputs = [["".join(each["text"]) for each in cell["outputs"]] for cell in cells]
+        assert outputs == ([[], ["onetwo", "x"]] if is_back else [[]])
 
     @pytest.mark.proves("exec:display-elsewhere")
     async def test_a_display_is_updated_after_its_cell_has_ended(

@@ -521,7 +521,7 @@ class TabSink(OutputSink):
         self._write = write
         self._tabs = tabs
         self._cell = cell
-        # The tab's version after which others must not have changed the outputs; None before the start.
+        # The tab's version after which only this changes the outputs; None before, and without the cell.
         self._expected: int | None = None
         # Whether the next message has all outputs.
         self._is_whole = True
@@ -534,9 +534,10 @@ class TabSink(OutputSink):
         if self._cell is None:
             run.commit_pending()
         elif self._expected is None:
-            # Also the outputs from before this tab opened the notebook.
+            # Also the outputs from before this tab opened the notebook, or got the cell back.
             run.commit_pending()
-            await self._send_all(run, start=True, **end)
+            if self._is_whole or (await self._send({}) and self._expected is not None):
+                await self._send_all(run, start=True, **end)
         elif self._is_whole:
             if not await self._send({}):
                 run.hide()
@@ -567,8 +568,8 @@ class TabSink(OutputSink):
             answer = await self.tab.ask("outputs", cell=self._cell, expected=self._expected, **what)
         except TabGone:
             raise SinkGone from None
-        if answer.get("gone"):
-            self._cell = None
+        if answer.get("gone"):  # until a person undoes that, or pastes what they cut
+            self._expected, self._is_whole = None, False
             return True
         self._expected = int(answer["version"])
         if answer["applied"]:
