@@ -375,3 +375,11 @@ async def asks_another_agent(lab: Lab, keys: Keys) -> None:
     await expect(answer.locator(".tk-Answer")).to_contain_text("Example Agent")
     await expect(answer.locator(".tk-Answer")).to_contain_text("Are you there?")
     await expect(lab.message_box).to_be_focused()
+    # What it does in its own process is not asked about as if the kernel ran it.
+    await keys.type('own execute {"command": "rm -rf data"}')
+    await keys.press("Enter")
+    question = lab.panel.get_by_role("group", name="Let Example Agent run this on the server?")
+    await keys.back(question)
+    await armed(question)
+    await keys.press("Escape")
+    await expect(question).to_have_count(0)
