@@ -58,7 +58,6 @@ c = get_config()
 c.ServerApp.jpserver_extensions = {
     "tk_ai_extension": True,
     "jupyterlab": True,
-    "jupyter_server_nbmodel": True,
     "jupyter_server_fileid": True,
     "jupyter_server_ydoc": True,
 }

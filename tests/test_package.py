@@ -80,7 +80,10 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     listed = _done(programs / "jupyter", "server", "extension", "list")
     assert "tk_ai_extension" in listed
     assert "OK" in listed
-    assert (programs.parent / "share/jupyter/labextensions/tk-ai-extension/package.json").is_file()
+    pages = programs.parent / "share" / "jupyter" / "labextensions"
+    assert (pages / "tk-ai-extension" / "package.json").is_file()
+    # Nothing comes along that replaces how JupyterLab runs a person's cells.
+    assert len(list(pages.iterdir())) == 1
     project = tmp_path / "project"
     project.mkdir()
     try:

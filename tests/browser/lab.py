@@ -237,6 +237,10 @@ def configure(home: Path, *, collaboration: bool) -> None:
         "@jupyter-notebook/lab-extension": True,
         "@jupyter/collaboration-extension": not collaboration,
         "@jupyter/docprovider-extension": not collaboration,
+        # Without the extra `stack`, whose page replaces both, the page itself sends cells to the kernel.
+        "@datalayer/jupyter-server-nbmodel": True,
+        "@jupyter/docprovider-extension:notebook-cell-executor": not collaboration,
+        "@jupyterlab/notebook-extension:cell-executor": collaboration,
         # Collaboration puts its own in its place.
         "@jupyterlab/filebrowser-extension:defaultFileBrowser": collaboration,
         **{f"@jupyterlab/{name}-extension": True for name in UNUSED},

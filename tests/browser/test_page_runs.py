@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from playwright.async_api import Page, expect
 
@@ -43,15 +41,8 @@ async def runs(lab: Lab, page: Page) -> None:
 
 
 async def begin(open_lab: OpenLab, *sources: str, collaboration: bool = False) -> tuple[Lab, Page]:
-    """JupyterLab with pages that send cells to the kernel themselves, and a second browser."""
+    """JupyterLab and a second browser."""
     lab = await open_lab(collaboration=collaboration, own=True)
-    config = lab.server.home / "config" / "labconfig" / "page_config.json"
-    settings = json.loads(config.read_text())
-    settings["disabledExtensions"] |= {
-        "@datalayer/jupyter-server-nbmodel": True,
-        "@jupyterlab/notebook-extension:cell-executor": False,
-    }
-    config.write_text(json.dumps(settings))
     write_notebook(lab.server.root / "n.ipynb", *sources)
     browser = lab.page.context.browser
     assert browser is not None

@@ -193,7 +193,7 @@ async def running_hub(
         arguments: What the spawner adds to the arguments of each server.
     """
     python = await asyncio.to_thread(hub_python)
-    extensions: dict[str, Any] = {"tk_ai_extension": True, "jupyter_server_nbmodel": True}
+    extensions: dict[str, Any] = {"tk_ai_extension": True}
     if not pages:
         off = (*PAGES, "jupyter_server_ydoc", "jupyter_server_fileid")
         extensions |= dict.fromkeys(off, False)
