@@ -165,7 +165,8 @@ def _composed(schema: dict[str, Any], names: dict[str, str]) -> str:
     match schema.get("type"):
         case "array":
             item = _type(schema.get("items", {}), names)
-            return f"readonly ({item})[]" if " | " in item else f"readonly {item}[]"
+            is_whole = " | " not in item and not item.startswith("readonly ")
+            return f"readonly {item}[]" if is_whole else f"readonly ({item})[]"
         case "object":
             values = schema.get("additionalProperties")
             of = _type(values, names) if isinstance(values, dict) else "unknown"

@@ -209,6 +209,15 @@ export class ChatApi {
     return this.send({ chat: id, notebook_of: plan, mode: 'plan', message: words, model });
   }
 
+  /** Answer the questions of a call in a chat, or skip them. */
+  answerQuestions(
+    id: string,
+    call: string,
+    answers: readonly (readonly string[])[]
+  ): Promise<object> {
+    return this._json('POST', `chats/${id}/answer`, { call, answers });
+  }
+
   /** Return what chats are set up with. */
   setup(): Promise<ChatSetupInfo> {
     return this._json('GET', 'setup');

@@ -401,6 +401,33 @@ export interface ProposalStep {
   /** The type of an inserted cell; None for another step. */
   cell_type: 'code' | 'markdown' | 'raw' | null;
 }
+/** A question of an agent; any text is an answer as well. `header` is its subject in a word. */
+export interface Question {
+  text: string;
+  header: string;
+  options: readonly QuestionOption[];
+  multiple: boolean;
+}
+/** A call asks the person; `POST /api/tk-ai/chats/{id}/answer` answers. */
+export interface QuestionAskedEvent extends EventHead {
+  kind: 'question';
+  call: string;
+  tool: string;
+  questions: readonly Question[];
+}
+/** An answer that an agent offers. */
+export interface QuestionOption {
+  label: string;
+  description: string;
+}
+/**
+ * A question is no longer pending; `given` has the answers to each, or nothing if there are none.
+ */
+export interface QuestionSettledEvent extends EventHead {
+  kind: 'question_settled';
+  call: string;
+  given: readonly (readonly string[])[];
+}
 /** The chat was restored to before this turn: it and all later turns are replaced. */
 export interface RestoredEvent extends EventHead {
   kind: 'restored';
@@ -639,6 +666,8 @@ export type ChatEvent =
   | ToolAnsweredEvent
   | PermissionAskedEvent
   | PermissionSettledEvent
+  | QuestionAskedEvent
+  | QuestionSettledEvent
   | CellChangedEvent
   | RestoredEvent
   | TodoListedEvent

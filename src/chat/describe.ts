@@ -71,6 +71,8 @@ function titlesOf(call: ICall, trans: TranslationBundle): [ask: string, done: st
       return [trans.__('run %1', cell), trans.__('Ran %1', cell)];
     case 'execute_cells':
       return [trans.__('run cells'), trans.__('Ran cells')];
+    case 'AskUserQuestion':
+      return [trans.__('ask you'), trans.__('Asked you')];
     case 'execute_ipython':
       return [trans.__('run code'), trans.__('Ran code')];
     default: {
@@ -89,7 +91,9 @@ export function doing(turn: ITurn, trans: TranslationBundle): string {
   }
   const item = turn.items.at(-1);
   if (item?.kind === 'call' && item.status === 'pending') {
-    return trans.__('Waiting for your approval');
+    return item.questions.length > 0
+      ? trans.__('Waiting for your answer')
+      : trans.__('Waiting for your approval');
   }
   if (item?.kind === 'call' && item.status === 'running') {
     return item.progress || describe(item, trans);

@@ -40,6 +40,7 @@ function info(busy: boolean): ChatInfo {
 const ROUTES: Routes = {
   send: () => Promise.resolve({ chat: 'c', turn: 't' }),
   answerPlan: () => Promise.resolve({ chat: 'c', turn: 't' }),
+  answerQuestions: () => Promise.resolve({}),
   stop: () => Promise.resolve(),
   restore: () => Promise.resolve([]),
   netChanges: () => Promise.resolve([]),

@@ -19,7 +19,15 @@ import { pathAfter } from '../state/moves';
 /** The routes that a chat needs. */
 export type Routes = Pick<
   ChatApi,
-  'answerPlan' | 'chat' | 'keep' | 'netChanges' | 'restore' | 'send' | 'stop' | 'undo'
+  | 'answerPlan'
+  | 'answerQuestions'
+  | 'chat'
+  | 'keep'
+  | 'netChanges'
+  | 'restore'
+  | 'send'
+  | 'stop'
+  | 'undo'
 >;
 
 /**
@@ -128,6 +136,11 @@ export class ChatModel {
       }
     }
     return begun !== null;
+  }
+
+  /** Answer the questions of a call, or skip them. Return whether the server accepted it. */
+  async answer(call: string, answers: readonly (readonly string[])[]): Promise<boolean> {
+    return (await this._try(id => this._api.answerQuestions(id, call, answers))) !== null;
   }
 
   /**

@@ -18,6 +18,7 @@ import { save } from './browser';
 import { ChangeLines } from './CodeLines';
 import { Fold } from './controls';
 import { Rendered } from './Markdown';
+import { Answers } from './QuestionForm';
 import { useServices } from './services';
 
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
@@ -40,12 +41,13 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
             {call.result !== null && call.result.seconds >= 0.1 && (
               <span className="tk-Call-seconds">{duration(call.result.seconds)}</span>
             )}
-            <Status status={call.status} />
+            <Status call={call} />
           </>
         }
       >
         {() => <CallDetails call={call} />}
       </Fold>
+      <Answers call={call} />
       {call.result?.images.map((picture, place) => (
         <Picture key={place} picture={picture} />
       ))}
@@ -68,10 +70,13 @@ function Picture({ picture }: { picture: Picture }): JSX.Element | null {
 }
 
 /** The status icon of a call. */
-function Status({ status }: { status: CallStatus }): JSX.Element {
+function Status({ call: { status, questions } }: { call: ICall }): JSX.Element {
   const { trans } = useServices();
   const words: Record<CallStatus, string> = {
-    pending: trans.__('Waiting for your approval'),
+    pending:
+      questions.length > 0
+        ? trans.__('Waiting for your answer')
+        : trans.__('Waiting for your approval'),
     running: trans.__('Running'),
     complete: trans.__('Done'),
     error: trans.__('Failed'),

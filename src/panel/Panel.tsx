@@ -7,6 +7,7 @@ import type { PanelController } from './controller';
 import { Header } from './Header';
 import { History } from './History';
 import type { IPanelServices } from './panelServices';
+import { Questions } from './QuestionForm';
 import { Requests } from './Requests';
 import { ServicesProvider, useSelector, useServices } from './services';
 import { Transcript } from './Transcript';
@@ -53,6 +54,7 @@ function Column({ panel }: IColumnProps): JSX.Element {
       {panel.showsHistory && <History chat={panel.chat} />}
       <Transcript key={panel.generation} chat={panel.chat} hidden={panel.showsHistory} />
       <Requests chat={panel.chat} />
+      <Questions key={`questions ${panel.generation}`} chat={panel.chat} />
       <Composer key={`box ${panel.generation}`} panel={panel} />
     </section>
   );

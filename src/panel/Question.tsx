@@ -293,7 +293,7 @@ function keyed(event: KeyboardEvent): Answer | null {
 }
 
 /** Move the focus between cards and to the message box with the arrow keys. Return whether it moved. */
-function walked(event: KeyboardEvent<HTMLDivElement>): boolean {
+export function walked(event: KeyboardEvent<HTMLElement>): boolean {
   const card = event.currentTarget;
   const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
   if (step === 0 || event.target !== card) {
@@ -309,7 +309,8 @@ function walked(event: KeyboardEvent<HTMLDivElement>): boolean {
   return true;
 }
 
-function toBox(card: HTMLElement | null): void {
+/** Move the focus to the message box. */
+export function toBox(card: HTMLElement | null): void {
   card?.closest('.tk-Chat')?.querySelector<HTMLElement>('.tk-Box')?.focus();
 }
 

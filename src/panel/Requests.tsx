@@ -3,7 +3,7 @@ import type { JSX } from 'react';
 
 import type { PermissionInfo } from '../api/events';
 import { shortName } from '../common/shortName';
-import { isBusy } from '../state/chat';
+import { isBusy, pendingQuestions } from '../state/chat';
 import { Question } from './Question';
 import { useChat, useSelector, useServices } from './services';
 
@@ -56,11 +56,12 @@ function useAnnouncement(
   const phase = useChat(chat, state =>
     isBusy(state) ? 'busy' : state.turns.findLast(turn => !turn.replaced)?.end
   );
-  const before = useRef({ chat, phase, requests: [] as readonly PermissionInfo[] });
+  const question = useChat(chat, ({ turns }) => turns.flatMap(pendingQuestions).at(-1)?.id);
+  const before = useRef({ chat, phase, question, requests: [] as readonly PermissionInfo[] });
   const [announcement, setAnnouncement] = useState({ text: '', count: 0 });
   useEffect(() => {
     const was = before.current;
-    before.current = { chat, phase, requests };
+    before.current = { chat, phase, question, requests };
     const asked = requests.find(each => !was.requests.includes(each));
     const ended = was.requests.find(each => !requests.includes(each));
     const nameOf = ({ author, caller }: PermissionInfo): string => shortName(caller ?? author);
@@ -70,13 +71,15 @@ function useAnnouncement(
         ? trans.__('%1 needs your approval.', nameOf(asked))
         : ended !== undefined
           ? trans.__('The request of %1 is no longer pending.', nameOf(ended))
-          : isDone
-            ? trans.__('The answer is complete.')
-            : '';
+          : question !== undefined && question !== was.question
+            ? trans.__('The agent asks you a question.')
+            : isDone
+              ? trans.__('The answer is complete.')
+              : '';
     if (text !== '') {
       // The announcement is an event, which cannot be derived from the state.
       setAnnouncement(({ count }) => ({ text, count: count + 1 }));
     }
-  }, [chat, phase, requests, trans]);
+  }, [chat, phase, question, requests, trans]);
   return announcement;
 }

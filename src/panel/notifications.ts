@@ -71,7 +71,12 @@ export function notify(
     }
   });
   chats.happened.connect((_, { chat, event }: IHappened) => {
-    if (event.kind === 'began') {
+    if (event.kind === 'question') {
+      pending.set(event.call, notifyIfUnseen(trans.__('The agent asks you a question.'), chat.id));
+    } else if (event.kind === 'question_settled') {
+      pending.get(event.call)?.();
+      pending.delete(event.call);
+    } else if (event.kind === 'began') {
       began.set(event.turn, event.time);
     } else if (event.kind === 'done') {
       const start = began.get(event.turn) ?? event.time;

@@ -8,6 +8,7 @@ import type {
   Mode,
   OfferedEvent,
   PermissionAskedEvent,
+  Question,
   RetriedEvent,
   TakenBack,
   TodoItem,
@@ -43,6 +44,10 @@ export interface ICall {
   progress: string;
   /** Its last approval request, which may be settled. */
   question: PermissionAskedEvent | null;
+  /** What it asks the person. */
+  questions: readonly Question[];
+  /** The person's answers to each question; none if they gave none, null before they are settled. */
+  answers: readonly (readonly string[])[] | null;
   changes: readonly CellChangedEvent[];
   result: ToolAnsweredEvent | null;
 }
@@ -80,6 +85,14 @@ export interface ITurn {
   restored: readonly TakenBack[] | null;
   /** The agent's to-do list. */
   todo: readonly TodoItem[];
+}
+
+/** Return the calls of a turn that wait for the person's answers. */
+export function pendingQuestions({ items }: ITurn): ICall[] {
+  return items.filter(
+    (item): item is ICall =>
+      item.kind === 'call' && item.status === 'pending' && item.questions.length > 0
+  );
 }
 
 /** Return whether a message is queued. */

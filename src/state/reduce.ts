@@ -101,6 +101,8 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
         status: 'running',
         progress: '',
         question: null,
+        questions: [],
+        answers: null,
         changes: [],
         result: null
       };
@@ -116,6 +118,14 @@ function turnAfter(turn: ITurn, event: Exclude<ChatEvent, { kind: 'message' }>):
       }));
     case 'permission_settled':
       return withCall(turn, event.call, call => ({ ...call, status: 'running' }));
+    case 'question': {
+      const { questions } = event;
+      return withCall(turn, event.call, call => ({ ...call, status: 'pending', questions }));
+    }
+    case 'question_settled': {
+      const { given } = event;
+      return withCall(turn, event.call, call => ({ ...call, status: 'running', answers: given }));
+    }
     case 'cell_change':
       return withCall(turn, event.call, call => ({
         ...call,

@@ -30,6 +30,8 @@ export const ENDED_CALL: ICall = {
   status: 'complete',
   progress: '',
   question: null,
+  questions: [],
+  answers: null,
   changes: [],
   result: null
 };

@@ -101,6 +101,7 @@ export class Stage {
   readonly removed: string[] = [];
   readonly revealed: string[] = [];
   readonly plans: unknown[] = [];
+  readonly answered: unknown[] = [];
 
   readonly restored: string[] = [];
 
@@ -199,6 +200,11 @@ export class Stage {
         this.plans.push([plan, answer]);
         await this.taking();
         return { chat: 'c', turn: this._turn };
+      },
+      answerQuestions: async (_, call, answers) => {
+        this.answered.push([call, answers]);
+        await this.taking();
+        return {};
       },
       answer: async (id, given, message) => {
         this.given.push([id, given, message]);

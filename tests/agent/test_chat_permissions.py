@@ -98,7 +98,9 @@ async def test_an_instruction_in_what_is_seen_gains_nothing(
     assert seen.index("<seen>") < seen.index(INJECTED) < seen.index("</seen>")
 
 
-async def test_no_tool_but_ours_and_those_for_files_exist_for_claude(talk: Talk) -> None:
+async def test_no_tool_but_ours_and_those_for_files_and_questions_exist_for_claude(
+    talk: Talk,
+) -> None:
     talk.model.add(
         Answer.of(
             ToolUse("Bash", {"command": "id"}), ToolUse("Read", {"file_path": "/etc/passwd"})
@@ -107,8 +109,8 @@ async def test_no_tool_but_ours_and_those_for_files_exist_for_claude(talk: Talk)
     )
     events = await talk.say("Try.", mode="auto")
     others = [n for n in talk.model.requests[0].tools if not n.startswith("mcp__tk__")]
-    assert others == ["Edit", "Read", "Write"]
+    assert others == ["AskUserQuestion", "Edit", "Read", "Write"]
     # All of ours but `read_file`, which would be double.
-    assert len(talk.model.requests[0].tools) - 3 == len(talk.services.registry) - 1
+    assert len(talk.model.requests[0].tools) - 4 == len(talk.services.registry) - 1
     assert [each["ok"] for each in of_kind(events, "tool_result")] == [False, False]
     assert all(result.is_error for result in talk.model.requests[1].tool_results)

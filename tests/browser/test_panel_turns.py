@@ -7,6 +7,7 @@ from playwright.async_api import expect
 
 from tests.browser.axe import panel_violations, violations
 from tests.browser.lab import Lab, pick, write_notebook
+from tests.browser.pictures import picture
 from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 
@@ -90,3 +91,41 @@ async def test_an_edit_of_a_file_is_approved_by_its_diff_shown_and_undone(
     await expect(changes.get_by_text("1 change undone.")).to_be_visible()
     assert file.read_text() == "rate = 1\nname = 'a'\n"
     assert await panel_violations(lab) == []
+
+
+@pytest.mark.proves("ext:panel", "perm:agent-actions")
+async def test_questions_of_claude_are_answered_by_the_keyboard_in_a_narrow_panel(
+    lab: Lab, model: ScriptedModel
+) -> None:
+    bars = {"label": "Bars", "description": "One for each month, with the mean as a line"}
+    options = [bars, {"label": "<img src=x>", "description": "Over time"}]
+    days = {"question": "Which days?", "header": "Days", "options": options, "multiSelect": True}
+    plot = days | {"question": "Which plot?", "header": "Plot", "multiSelect": False}
+    model.add(Answer.of("Hm.", ToolUse("AskUserQuestion", {"questions": [plot, days]})))
+    model.add(Answer.of("Here it is."))
+    await lab.open()
+    await lab.show_panel()
+    await lab.panel.evaluate("node => { node.style.width = '260px'; }")
+    await lab.say("Plot it.")
+    form = lab.panel.get_by_role("group", name="The agent asks")
+    await expect(form).to_be_visible()
+    await expect(lab.message_box).to_be_focused()
+    assert await panel_violations(lab) == []
+    assert await form.evaluate("node => node.scrollWidth <= node.clientWidth")
+    await picture(lab.page, "ask", lab.panel)
+    await lab.message_box.press("ArrowUp")
+    await expect(form).to_be_focused()
+    for key in ("Tab", "ArrowDown"):
+        await lab.page.keyboard.press(key)
+    await expect(form.get_by_role("radio", name="<img src=x> Over time")).to_be_checked()
+    for key in ("Tab", "Tab", "Space", "Tab", "Tab"):
+        await lab.page.keyboard.press(key)
+    await lab.page.keyboard.type("Pies")
+    await lab.page.keyboard.press("Enter")
+    await expect(lab.log.get_by_text("Here it is.")).to_be_visible()
+    await expect(lab.message_box).to_be_focused()
+    await expect(lab.log.get_by_role("definition")).to_have_text(["<img src=x>", "Bars, Pies"])
+    result = model.requests[-1].tool_results[0].text
+    assert '"Which plot?"="<img src=x>", "Which days?"="Bars, Pies"' in result
+    assert await panel_violations(lab) == []
+    await picture(lab.page, "answered", lab.panel)

@@ -31,6 +31,10 @@ pytestmark = pytest.mark.proves("rest:chat")
 
 COUNTED = "One, two, three, four, five, six, seven, eight."
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})
+OPTIONS = [{"label": "Line", "description": ""}, {"label": "Bars", "description": "Of days"}]
+PLOT = {"question": "Which plot?", "header": "Plot", "options": OPTIONS, "multiSelect": False}
+DAYS = PLOT | {"question": "Which days?", "multiSelect": True}
+ASKS = ToolUse("AskUserQuestion", {"questions": [PLOT, DAYS]})
 
 
 @pytest.fixture
@@ -93,6 +97,10 @@ async def test_where_nobody_can_be_asked_the_answer_is_no_and_events_are_json_fo
     assert "nobody can be asked here" in ended.err
     assert "+x = 1" in ended.err
     assert len(chatting.read("a.ipynb").cells) == 1
+
+    model.add(Answer.of(ASKS), Answer.of("As I like."))
+    assert (await run(chatting, "chat", "-n", "a.ipynb", "Plot.")).out == "As I like.\n"
+    assert "did not answer" in model.requests[-1].tool_results[-1].text
 
     model.add(Answer.of(INSERT), Answer.of("Done."))
     ended = await run(chatting, "chat", "-n", "a.ipynb", "--mode", "edit", "Set x.", "--json")
@@ -255,6 +263,17 @@ async def test_in_a_dialogue_a_key_answers_a_question_and_ctrl_c_stops_and_ends(
     screen.type("n\n")
     await screen.until("Not added.")
     assert [cell.source for cell in chatting.read("a.ipynb").cells] == ["6 * 7", "x = 1"]
+
+    model.add(Answer.of(ASKS), Answer.of("Bars."))
+    await screen.until("ask> ")
+    screen.type("Plot it.\n")
+    assert "2. Bars  Of days" in await screen.until("Number: ")
+    screen.type("2\n")
+    await screen.until("Numbers with commas: ")
+    screen.type("1, mine\n")
+    await screen.until("Bars.")
+    answers = '"Which plot?"="Bars", "Which days?"="Line, mine"'
+    assert answers in model.requests[-1].tool_results[-1].text
 
     held = Held(Answer.of(COUNTED), after=3)
     model.add(held)

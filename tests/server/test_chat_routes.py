@@ -226,7 +226,10 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
     client: Client, model: ScriptedModel, http: httpx2.AsyncClient, notebook: str
 ) -> None:
     insert = ToolUse("insert_cell", {"source": "x = 1"})
-    model.add(Answer.of(insert), Answer.of(insert))
+    options = [{"label": each, "description": ""} for each in ("a", "b")]
+    question = {"question": "Where?", "header": "", "options": options, "multiSelect": False}
+    ask = ToolUse("AskUserQuestion", {"questions": [question]})
+    model.add(Answer.of(ask), Answer.of(insert), Answer.of(insert))
     body = {"message": "Add a cell.", "notebook": notebook}
     accept = {"Accept": "text/event-stream"}
     asked: list[str] = []
@@ -237,6 +240,14 @@ async def test_a_permission_is_answered_and_a_stop_ends_the_turn(
             jsonschema.validate(event, schema)
             if event["kind"] == "message":
                 chat = event["chat"]
+            if event["kind"] == "question":
+                path, call = f"{CHATS}/{chat}/answer", event["call"]  # pyrefly: ignore[unbound-name]
+                for wrong in ([["a", "b"]], [["a"], ["b"]], [[""]], [["a" * 2_001]], "a", None):
+                    refused = await client.request("POST", path, {"call": call, "answers": wrong})
+                    assert (refused[0], refused[1]["error"]["code"]) == (400, "invalid_arguments")
+                body = {"call": call, "answers": [["a"]]}
+                assert await client.request("POST", path, body) == (200, {"answered": True})
+                assert (await client.request("POST", path, body))[0] == 404
             if event["kind"] == "permission":
                 asked.append(event["id"])
                 if len(asked) == 1:

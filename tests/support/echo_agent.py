@@ -15,7 +15,7 @@ A session of it, as a chat uses one:
 ...     async def no_call(call, tool, arguments): ...
 ...     echo = EchoBackend()
 ...     provider = await echo.provider()
-...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, None, None)
+...     config = SessionConfig(provider, MODEL, "", Registry(()), no_call, None, None, None)
 ...     session = await echo.start(config)
 ...     await session.send([TextBlock(text)], model=MODEL, options={})
 ...     events = [await session.receive()]

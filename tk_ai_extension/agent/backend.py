@@ -18,7 +18,7 @@ from mcp.server.context import ServerRequestContext
 from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.chat_setup import ServerConfig
 from tk_ai_extension.agent.environment import ModelProvider
-from tk_ai_extension.agent.events import EventPayload, ToolAnswered
+from tk_ai_extension.agent.events import EventPayload, QuestionAsked, ToolAnswered
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.turn import AgentAction, ReportedEdits
 from tk_ai_extension.mcp.calls import describe
@@ -87,6 +87,12 @@ It raises CallStopped without a running turn, or if the turn ends first, and Per
 forbids the action or the person denied it."""
 
 
+Ask = Callable[[QuestionAsked], Awaitable[list[list[str]]]]
+"""Asks the person in the running turn; returns the answers to each question, nothing if they did not answer.
+
+It raises CallStopped as `Permit` does, and LimitReached."""
+
+
 @dataclass(frozen=True)
 class SessionConfig:
     """Settings of an agent session.
@@ -99,6 +105,7 @@ class SessionConfig:
         call: Carries out a call of the agent. It raises only `CancelledError`.
         history: End of the history that the agent resumes; None for no history.
         permit: Called before each action that an agent carries out itself.
+        ask: Called with the questions of an agent.
         servers: MCP servers of the user that the agent starts; it asks `permit` for each call.
         files: The text files below the root.
     """
@@ -110,6 +117,7 @@ class SessionConfig:
     call: ToolCall
     history: Checkpoint | None
     permit: Permit
+    ask: Ask
     servers: Sequence[ServerConfig] = ()
     files: Files | None = None
 

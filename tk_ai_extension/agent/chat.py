@@ -31,6 +31,7 @@ from tk_ai_extension.agent.events import (
     End,
     Failed,
     Noticed,
+    QuestionAsked,
     Sent,
 )
 from tk_ai_extension.agent.requests import Message, shown
@@ -45,7 +46,7 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.errors import InternalError, LimitReached, ToolError
+from tk_ai_extension.model.errors import InternalError, LimitReached, NotFound, ToolError
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -210,6 +211,10 @@ class LiveChat:
                 request.id,
             )
         )
+        # The person says something else instead of an answer.
+        for call in [] if self._turn is None else [*self._turn.questions]:
+            with suppress(NotFound):
+                self.answer(call, [])
         self._waiting.append(turn)
         self._wake.set()
         self._begin()
@@ -242,6 +247,12 @@ class LiveChat:
                     logger.info("%s", error.message)
         turn.cancel_calls()
         return True
+
+    def answer(self, call: str, answers: list[list[str]]) -> None:
+        """Answer the questions of a call of the running turn; see `Turn.answer`."""
+        if self._turn is None:
+            raise NotFound("This question is not pending.", hint="Its turn has ended.")
+        self._turn.answer(call, answers)
 
     async def until_ended(self, turn_id: str) -> None:
         """Wait until a turn has ended and its changes are in the journal."""
@@ -438,6 +449,7 @@ class LiveChat:
             registry=services.registry,
             call=self._call,
             permit=self._permit,
+            ask=self._ask,
             history=history,
             servers=servers,
             files=services.workspace.files,
@@ -482,6 +494,11 @@ class LiveChat:
         """Check that an action of the agent may run; see `backend.Permit`."""
         turn = self._open_turn()
         await turn.run(turn.permit(action))
+
+    async def _ask(self, asked: QuestionAsked) -> list[list[str]]:
+        """Ask the person; see `backend.Ask`."""
+        turn = self._open_turn()
+        return await turn.run(turn.ask(asked))
 
     def _open_turn(self) -> Turn:
         """Return the turn in which the agent may call.

@@ -21,7 +21,7 @@ import nbformat
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
 from tk_ai_extension.agent.events import Done, Event, Failed, Restored
-from tk_ai_extension.agent.requests import APPROVED, ChatRequest, Message
+from tk_ai_extension.agent.requests import APPROVED, ChatRequest, Message, QuestionAnswer
 from tk_ai_extension.agent.store import Chat
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -177,6 +177,10 @@ class Chats:
         """Stop the running and queued turns, or one of them; return whether there were any."""
         live = self._live.get((await self.get(user, chat_id)).id)
         return live is not None and await live.stop(turn)
+
+    async def answer(self, user: str, chat_id: str, answer: QuestionAnswer) -> None:
+        """Answer or skip the pending questions of a call; see `Turn.answer`."""
+        (await self._saved(user, chat_id)).answer(answer.call, answer.answers)
 
     async def rename(self, user: str, chat_id: str, title: str) -> None:
         """Rename a chat."""

@@ -184,6 +184,45 @@ class PermissionSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionOption:
+    """An answer that an agent offers."""
+
+    label: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of an agent; any text is an answer as well. ``header`` is its subject in a word."""
+
+    text: str
+    header: str
+    options: list[QuestionOption]
+    multiple: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """A call asks the person; ``POST /api/tk-ai/chats/{id}/answer`` answers."""
+
+    kind: ClassVar[str] = "question"
+
+    call: str
+    tool: str
+    questions: list[Question]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSettled:
+    """A question is no longer pending; ``given`` has the answers to each, or nothing if there are none."""
+
+    kind: ClassVar[str] = "question_settled"
+
+    call: str
+    given: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class CellChanged:
     """A call changed a cell.
 
@@ -361,6 +400,8 @@ EventPayload = (
     | ToolAnswered
     | PermissionAsked
     | PermissionSettled
+    | QuestionAsked
+    | QuestionSettled
     | CellChanged
     | Restored
     | TodoListed

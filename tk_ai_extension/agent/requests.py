@@ -174,6 +174,16 @@ def shown(attachment: Attachment) -> str:
     return attachment.title or label_of(attachment)
 
 
+_Words = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class QuestionAnswer(RequestBody):
+    """For each question of a call labels of its options, or other words; without any, they are skipped."""
+
+    call: _Address
+    answers: Annotated[list[Annotated[list[_Words], Field(max_length=20)]], Field(max_length=20)]
+
+
 class ChatRequest(RequestBody):
     """The body of ``POST /api/tk-ai/mcp/chat``."""
 

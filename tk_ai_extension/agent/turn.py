@@ -26,6 +26,9 @@ from tk_ai_extension.agent.events import (
     Noticed,
     PermissionAsked,
     PermissionSettled,
+    Question,
+    QuestionAsked,
+    QuestionSettled,
     TextDelta,
     ToolAnswered,
     ToolCalled,
@@ -40,6 +43,9 @@ from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import (
+    InvalidArguments,
+    LimitReached,
+    NotFound,
     NotReadable,
     PathRefused,
     PermissionDenied,
@@ -61,6 +67,9 @@ T = TypeVar("T")
 
 KNOWN = 5.0
 """Timeout for the agent to report a call before it runs, in seconds."""
+
+MAX_QUESTIONS = 20_000
+"""Maximum characters of the questions of one call, with their options."""
 
 SETTLE = 2.0
 """Grace period for the calls at the end of a turn, in seconds: a cell may ignore an interrupt."""
@@ -145,6 +154,7 @@ class Turn:
         is_stopped: Whether it was stopped.
         ended: Set with its end: no event follows it.
         active: When a call ended last, on the event loop's clock.
+        questions: The pending questions by call, and the person's answers to each question.
     """
 
     id: str
@@ -159,6 +169,9 @@ class Turn:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     active: float = 0.0
     why_stopped: str = "The turn ended before this call did."
+    questions: dict[str, tuple[list[Question], asyncio.Future[list[list[str]]]]] = field(
+        default_factory=dict[str, tuple[list[Question], "asyncio.Future[list[list[str]]]"]]
+    )
     _calls: dict[str, _Call] = field(default_factory=dict[str, _Call])
     _running: set[asyncio.Task[Any]] = field(default_factory=set["asyncio.Task[Any]"])
     # Journal entries whose changes were published.
@@ -309,6 +322,35 @@ class Turn:
             await workspace.journal.record(self.caller, notebook, action.tool, summary, kind="run")
         if effect == "EXECUTE":
             workspace.journal.emit("run", self.caller, notebook, action.tool, "started")
+
+    async def ask(self, asked: QuestionAsked) -> list[list[str]]:
+        """Ask the person; see `backend.Ask`."""
+        if len(repr(asked.questions)) > MAX_QUESTIONS:
+            raise LimitReached(f"The questions are longer than {MAX_QUESTIONS:,} characters.")
+        await self._known(asked.call, asked.tool).reported.wait()
+        answered = asyncio.get_running_loop().create_future()
+        self.questions[asked.call] = asked.questions, answered
+        self.publish(asked)
+        answers: list[list[str]] = []
+        try:
+            answers = await answered
+            return answers
+        finally:
+            del self.questions[asked.call]
+            self.publish(QuestionSettled(asked.call, answers))
+
+    def answer(self, call: str, answers: list[list[str]]) -> None:
+        """Answer the questions of a call, or skip them; raises NotFound or InvalidArguments."""
+        questions, answered = self.questions.get(call, ([], None))
+        if answered is None or answered.done():
+            raise NotFound("This question is not pending.", hint="It was answered or skipped.")
+        each = zip(questions, answers, strict=False)
+        too_many = any(len(given) > 1 and not question.multiple for question, given in each)
+        if too_many or len(answers) not in (0, len(questions)):
+            raise InvalidArguments(
+                "`answers` needs a list for each question, of one answer or more."
+            )
+        answered.set_result(answers if any(answers) else [])
 
     async def _record_edits(self, call: str) -> None:
         """Record what an action of the agent's own has changed in files, so that it can be undone."""

@@ -111,6 +111,8 @@ class Dialogue:
                             self._fields["chat"] = event["chat"]
                         case "permission":
                             self._answer(event)
+                        case "question":
+                            self._answer_questions(event)
                         case "error":
                             status = self._session.refuse(event["error"])
                         case "done" if event["end"] == "stopped":
@@ -154,12 +156,33 @@ class Dialogue:
                 "Denied: nobody can be asked here. `--mode edit` or `auto` needs fewer approvals."
             )
         body = {"answer": answer or "deny", "message": message if answer == "deny" else ""}
+        self._post(f"permissions/{event['id']}", body)
+
+    def _post(self, route: str, body: Mapping[str, Any]) -> None:
+        """Send an answer."""
         try:
-            self._server.request("POST", f"{API}/permissions/{event['id']}", body)
+            self._server.request("POST", f"{API}/{route}", body)
         except ToolFailed as error:
             if error.code != "not_found":
                 raise
             self._note("This request was answered elsewhere.")
+
+    def _answer_questions(self, event: Mapping[str, Any]) -> None:
+        """Ask the person each question of the agent; skip what no one answers."""
+        answers: list[list[str]] = []
+        for question in event["questions"]:
+            labels: dict[str, str] = {}
+            self._note(question["text"])
+            for number, option in enumerate(question["options"], 1):
+                labels[str(number)] = option["label"]
+                self._note(f"  {number}. {option['label']}  {option['description']}")
+            said = self.read_line("Numbers with commas: " if question["multiple"] else "Number: ")
+            words = [each.strip() for each in (said or "").split(",")]
+            if not question["multiple"]:
+                words = [(said or "").strip()]
+            answers.append([labels.get(word, word) for word in words if word])
+        body = {"call": event["call"], "answers": answers}
+        self._post(f"chats/{self._fields['chat']}/answer", body)
 
     # -- output
 

@@ -21,7 +21,13 @@ from tk_ai_extension.agent.code import (
     EditedCell,
     EditRequest,
 )
-from tk_ai_extension.agent.requests import Attachment, ChatRequest, ConnectRequest, RequestBody
+from tk_ai_extension.agent.requests import (
+    Attachment,
+    ChatRequest,
+    ConnectRequest,
+    QuestionAnswer,
+    RequestBody,
+)
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
@@ -44,6 +50,7 @@ __all__ = [
     "EditRequest",
     "EditedCell",
     "ModelsInfo",
+    "QuestionAnswer",
     "StandingInfo",
     "VariableList",
     "parsed",
@@ -298,6 +305,9 @@ class FailedTurn(TurnAnswer):
 
 
 Deleted = TypedDict("Deleted", {"deleted": str})
+
+
+AnsweredQuestion = TypedDict("AnsweredQuestion", {"answered": bool})
 
 
 class Stopped(TypedDict):

@@ -46,6 +46,9 @@ from tk_ai_extension.agent.environment import (
 from tk_ai_extension.agent.events import (
     Discarded,
     Noticed,
+    Question,
+    QuestionAsked,
+    QuestionOption,
     Retried,
     TextDelta,
     ThinkingDelta,
@@ -85,6 +88,9 @@ PREFIX = f"mcp__{SERVER}__"
 FILE_TOOLS: Mapping[str, Effect] = {"Read": "READ", "Edit": "WRITE", "Write": "WRITE"}
 """The CLI's own tools that Claude gets if the root is a folder, with their effects. Those that search would
 find hidden files. They check by themselves that a file is as Claude has read it."""
+
+ASK = "AskUserQuestion"
+"""The CLI's own tool that asks the person. It asks for a permission, which carries the answers."""
 
 DOUBLE = "read_file"
 """Our tool that Claude does not get then: what it has read with it, the CLI would not let it edit."""
@@ -461,7 +467,7 @@ def _options(
     return sdk.ClaudeAgentOptions(
         # The CLI asks for no permission of our tools: the policy is applied where the tool runs. It asks
         # for each call of its own tools, and of the user's MCP servers.
-        tools=[] if root is None else list(FILE_TOOLS),
+        tools=[ASK] if root is None else [*FILE_TOOLS, ASK],
         mcp_servers={SERVER: {"type": "sdk", "name": SERVER, "instance": server}},
         strict_mcp_config=True,
         permission_mode="default",
@@ -525,6 +531,9 @@ def _permit(config: SessionConfig) -> CanUseTool:
     ) -> sdk.PermissionResultAllow | sdk.PermissionResultDeny:
         call = context.tool_use_id or ""
         try:
+            if tool == ASK:
+                answers = await _ask(config, call, arguments["questions"])
+                return sdk.PermissionResultAllow(updated_input=arguments | {"answers": answers})
             if tool in FILE_TOOLS and config.files is not None:
                 action = await _file_action(config.files, call, tool, arguments)
             else:
@@ -535,6 +544,19 @@ def _permit(config: SessionConfig) -> CanUseTool:
         return sdk.PermissionResultAllow(updated_input=arguments)
 
     return permit
+
+
+async def _ask(config: SessionConfig, call: str, asked: Sequence[Json]) -> dict[str, str]:
+    """Return the person's answers to the questions of a call of `ASK`, by the question."""
+    questions: list[Question] = []
+    for each in asked:
+        offered = each.get("options") or ()
+        options = [QuestionOption(one["label"], one.get("description") or "") for one in offered]
+        multiple = bool(each.get("multiSelect"))
+        questions.append(Question(each["question"], each.get("header") or "", options, multiple))
+    answers = await config.ask(QuestionAsked(call, ASK, questions))
+    given = zip(questions, answers, strict=False)
+    return {question.text: ", ".join(one) for question, one in given if one}
 
 
 def _server_action(call: str, name: str, arguments: Mapping[str, Any]) -> AgentAction:

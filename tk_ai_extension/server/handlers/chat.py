@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.events import Event
     from tk_ai_extension.agent.store import Chat
     from tk_ai_extension.server.models import (
+        AnsweredQuestion,
         BegunTurn,
         ChatInfo,
         ChatList,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         FailedTurn,
         ModelsInfo,
         NetChanges,
+        QuestionAnswer,
         Stopped,
         StopRequest,
         TurnAnswer,
@@ -174,6 +176,16 @@ class ChatStopHandler(TkAIHandler):
         """
         chats = await self.services.chats()
         return {"stopped": await chats.stop(username(self), chat_id, body.turn)}
+
+
+class ChatAnswerHandler(TkAIHandler):
+    """Answers to the agent's questions."""
+
+    @operation("execute", "answer_question")
+    async def post(self, chat_id: str, body: QuestionAnswer) -> AnsweredQuestion:
+        """Answer the questions of a call, or skip them: so do a stop and a message."""
+        await (await self.services.chats()).answer(username(self), chat_id, body)
+        return {"answered": any(body.answers)}
 
 
 class ChatTurnChangesHandler(TkAIHandler):

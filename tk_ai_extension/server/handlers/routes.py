@@ -8,6 +8,7 @@ from tk_ai_extension.server.handlers.changes import (
     ChangesUndoHandler,
 )
 from tk_ai_extension.server.handlers.chat import (
+    ChatAnswerHandler,
     ChatEventsHandler,
     ChatExportHandler,
     ChatHandler,
@@ -49,6 +50,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats/([^/]+)/events", ChatEventsHandler),
     (r"api/tk-ai/chats/([^/]+)/changes/([^/]+)", ChatTurnChangesHandler),
     (r"api/tk-ai/chats/([^/]+)/restore", ChatRestoreHandler),
+    (r"api/tk-ai/chats/([^/]+)/answer", ChatAnswerHandler),
     (r"api/tk-ai/chats/([^/]+)/stop", ChatStopHandler),
     (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
     (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
