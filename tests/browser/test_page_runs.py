@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 import pytest
 from playwright.async_api import Page, expect
 
@@ -77,16 +80,23 @@ async def test_a_cell_goes_on_when_its_page_is_closed_and_other_pages_show_it_on
     await expect(prompts).to_have_text(["[1]:", "[2]:", "[3]:", "[ ]:"])
 
 
-@pytest.mark.parametrize("away", [0, 9], ids=["moment", "while"])
-@pytest.mark.proves("fault:tab-lost", "ext:rtc")
-async def test_a_page_that_comes_back_shows_each_line_once(open_lab: OpenLab, away: int) -> None:
-    lab, other = await begin(open_lab, CODE.format(count=50))
+@asynccontextmanager
+async def running(open_lab: OpenLab, count: int) -> AsyncGenerator[tuple[Lab, Page, Network]]:
+    """A person runs a cell in a page with a connection that a test can cut."""
+    lab, other = await begin(open_lab, CODE.format(count=count))
     await other.close()
     async with Network.to(lab.server.url) as network:
         page = lab.page
         await page.goto(f"{network.url}lab/tree/n.ipynb?token={lab.server.token}")
         await shown(page, "n.ipynb")
         await runs(lab, page)
+        yield lab, page, network
+
+
+@pytest.mark.parametrize("away", [0, 9], ids=["moment", "while"])
+@pytest.mark.proves("fault:tab-lost", "ext:rtc")
+async def test_a_page_that_comes_back_shows_each_line_once(open_lab: OpenLab, away: int) -> None:
+    async with running(open_lab, 50) as (lab, page, network):
         await network.fails()
         if away:
             await in_file(lab, "n.ipynb", lambda cells: len(cells[0].outputs) > 0)
@@ -103,13 +113,7 @@ async def test_a_page_that_comes_back_shows_each_line_once(open_lab: OpenLab, aw
 async def test_a_run_that_ended_while_its_page_was_away_is_there_when_it_is_back(
     open_lab: OpenLab,
 ) -> None:
-    lab, other = await begin(open_lab, CODE.format(count=20))
-    await other.close()
-    async with Network.to(lab.server.url) as network:
-        page = lab.page
-        await page.goto(f"{network.url}lab/tree/n.ipynb?token={lab.server.token}")
-        await shown(page, "n.ipynb")
-        await runs(lab, page)
+    async with running(open_lab, 20) as (lab, page, network):
         await network.fails()
         await has_run(lab, "n.ipynb", 0, lines(20), 1)
         network.works()
