@@ -102,7 +102,7 @@ class AgentAction:
 
 @dataclass(frozen=True, slots=True)
 class ReportedEdits:
-    """What an agent reports to have written in one call, which it may not have asked about.
+    """Edits of one call that an agent reports, maybe without a permission request.
 
     Attributes:
         call: The id of the agent's call.
@@ -219,7 +219,7 @@ class Turn:
         self.publish(what)
 
     def receive_edits(self, reported: ReportedEdits) -> None:
-        """Record edits that the agent did not ask about. Of others it is known what was there before."""
+        """Record edits without a permission request; `permit` has read the files of the others."""
         if reported.call not in self._edits:
             self._ending.spawn(self._record_reported(reported), "Recording an agent's edits")
 
@@ -315,7 +315,7 @@ class Turn:
             )
             raise
         if effect == "WRITE":
-            # As it is now: while the person decided, somebody may have changed it.
+            # Read after the decision: the file may have changed while the person decided.
             self._edits[action.call] = await _files(workspace, action)
         if effect != "READ":
             summary = f"{action.tool}: {action.proposal.title}"
@@ -353,7 +353,7 @@ class Turn:
         answered.set_result(answers if any(answers) else [])
 
     async def _record_edits(self, call: str) -> None:
-        """Record what an action of the agent's own has changed in files, so that it can be undone."""
+        """Record the changes of a built-in tool in files, so that they can be undone."""
         async with self._recording:
             for path, before in self._edits.pop(call, {}).items():
                 try:
@@ -555,7 +555,7 @@ async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | N
 
 
 async def _texts_before(files: Files, edits: Sequence[tuple[str, str, str]]) -> dict[str, str]:
-    """Return what text files below the root had before edits, if each file shows what its edits report."""
+    """Return the contents of text files before the edits, of files that show each reported text once."""
     found: dict[str, str] = {}
     others: set[str] = set()
     for path, old, new in reversed(edits):

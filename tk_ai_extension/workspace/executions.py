@@ -407,7 +407,7 @@ class Executions:
 
     async def _run_steps(self, run: Run) -> None:
         for step in run.steps:
-            # What a page has sent is in the kernel's own queue, whoever has the turn here.
+            # The kernel already has a page's request in its queue, so it waits for no turn.
             is_done = step.followed is not None
             if is_done:
                 try:
