@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.kernels.sandbox.programs import probe
 from tk_ai_extension.kernels.sandbox.provisioner import private_folder
+from tk_ai_extension.kernels.sandbox.sandbox import probe
 
 FINDINGS = list(probe(Path("/nowhere")))
 works = pytest.mark.skipif(

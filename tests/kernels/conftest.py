@@ -29,11 +29,11 @@ from tests.servers import start_server
 from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.execution_stack import find_execution_stack
 from tk_ai_extension.kernels.gateway import kernels_of
+from tk_ai_extension.kernels.kernel_service import READY_TIMEOUT, KernelService
 from tk_ai_extension.kernels.provisioner import provision_kernels
-from tk_ai_extension.kernels.sandbox.programs import Sandbox, probe
-from tk_ai_extension.kernels.service import READY_TIMEOUT, Kernels
-from tk_ai_extension.kernels.stack import find_execution_stack
+from tk_ai_extension.kernels.sandbox.sandbox import Sandbox, probe
 
 __all__ = ["start_server"]
 
@@ -169,7 +169,7 @@ async def server(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kernels(server: Server) -> AsyncIterator[Kernels]:
+async def kernels(server: Server) -> AsyncIterator[KernelService]:
     """The service over that server's kernels; `auto` takes the stack where there is one."""
     service = kernels_of(
         server.manager,
@@ -185,13 +185,13 @@ async def kernels(server: Server) -> AsyncIterator[Kernels]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kernel_id(kernels: Kernels) -> str:
+async def kernel_id(kernels: KernelService) -> str:
     """A Python kernel that tests share and do not harm."""
     return await kernels.start("python3")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def harmed(kernels: Kernels) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+async def harmed(kernels: KernelService) -> AsyncIterator[Callable[[], Awaitable[str]]]:
     """Starts Python kernels of the test's own."""
     started: list[str] = []
 
@@ -207,7 +207,7 @@ async def harmed(kernels: Kernels) -> AsyncIterator[Callable[[], Awaitable[str]]
 @pytest.fixture
 def bench(
     server: Server,
-    kernels: Kernels,
+    kernels: KernelService,
     backend: str,
     kernel_id: str,
     harmed: Callable[[], Awaitable[str]],

@@ -13,7 +13,7 @@ from tests.kernels.gateways import Gateway, running_gateway
 from tests.support.executor_bench import ExecutorBench
 from tests.support.proxy import Proxy, proxy_to
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.gateway import GatewayKernels
+from tk_ai_extension.kernels.gateway import GatewayKernelService
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +55,14 @@ async def proxy(network: Proxy) -> Proxy:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def service(server: Server) -> AsyncIterator[Callable[..., GatewayKernels]]:
-    """Makes services of a test's own over the server's kernels; arguments are `GatewayKernels`'."""
-    made: list[GatewayKernels] = []
+async def service(server: Server) -> AsyncIterator[Callable[..., GatewayKernelService]]:
+    """Makes services of a test's own over the server's kernels; arguments are `GatewayKernelService`'."""
+    made: list[GatewayKernelService] = []
 
-    def make(**options: Any) -> GatewayKernels:
+    def make(**options: Any) -> GatewayKernelService:
         options = {"environment": inherited_environment, "ready_timeout": 30.0, **options}
         specs = server.app.kernel_spec_manager
-        made.append(GatewayKernels(server.manager, specs, **options))
+        made.append(GatewayKernelService(server.manager, specs, **options))
         return made[-1]
 
     yield make
@@ -70,7 +70,7 @@ async def service(server: Server) -> AsyncIterator[Callable[..., GatewayKernels]
         await kernels.close()
 
 
-def at(bench: ExecutorBench, kernels: GatewayKernels) -> ExecutorBench:
+def at(bench: ExecutorBench, kernels: GatewayKernelService) -> ExecutorBench:
     """The bench with another service."""
     return ExecutorBench(
         kernels, bench.manager, bench.backend, bench.kernel_id, bench.harmed, bench.request

@@ -18,7 +18,7 @@ from tests.support.executor_bench import (
     run,
     submit,
 )
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.errors import KernelNotFound
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,7 +42,7 @@ async def outcomes(*calls: Awaitable[None]) -> Counter[str]:
 
 @pytest.mark.proves("kernel:tools")
 async def test_everything_at_once_ends_in_the_order_in_which_it_was_asked(
-    kernels: Kernels, bench: ExecutorBench, harmed: Start
+    kernels: KernelService, bench: ExecutorBench, harmed: Start
 ) -> None:
     kernel_id = await harmed()
     running = submit(bench, faults.RUN_FOREVER, kernel_id)
@@ -68,7 +68,7 @@ async def test_everything_at_once_ends_in_the_order_in_which_it_was_asked(
 
 @pytest.mark.proves("kernel:tools")
 async def test_a_restart_that_nobody_waits_for_any_more_is_carried_through(
-    kernels: Kernels, bench: ExecutorBench, harmed: Start
+    kernels: KernelService, bench: ExecutorBench, harmed: Start
 ) -> None:
     kernel_id = await harmed()
     await run(bench, "1", kernel_id)
@@ -85,7 +85,7 @@ async def test_a_restart_that_nobody_waits_for_any_more_is_carried_through(
 
 @pytest.mark.proves("kernel:tools", "kernel:shared-live", "exec:statuses")
 async def test_we_wait_for_a_persons_restart_that_is_under_way(
-    server: Server, kernels: Kernels, bench: ExecutorBench, harmed: Start
+    server: Server, kernels: KernelService, bench: ExecutorBench, harmed: Start
 ) -> None:
     kernel_id = await harmed()
     await run(bench, "kept = 1", kernel_id)

@@ -21,7 +21,7 @@ from tests.support.executor_bench import (
     run,
     submit,
 )
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_service import KernelService
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -106,7 +106,7 @@ async def test_without_the_stack_executions_go_direct(
     server: Server, kernel_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        kernels = Kernels(server.manager, server.app.kernel_spec_manager)
+        kernels = KernelService(server.manager, server.app.kernel_spec_manager)
     assert kernels.backend == "direct"
     assert "Using the executor `direct`" in caplog.text
     await kernels.close()

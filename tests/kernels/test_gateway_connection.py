@@ -23,7 +23,7 @@ from tests.support.executor_bench import (
 )
 from tests.support.proxy import Proxy, Refusal
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.gateway import GatewayKernels
+from tk_ai_extension.kernels.gateway import GatewayKernelService
 from tk_ai_extension.model.errors import GatewayUnavailable, InvalidArguments, KernelStartFailed
 
 __all__ = ["backend", "gateway", "network", "proxy", "server", "service"]
@@ -65,7 +65,7 @@ async def test_a_connection_on_which_nothing_comes_any_more_is_lost(
     *,
     bench: ExecutorBench,
     proxy: Proxy,
-    service: Callable[..., GatewayKernels],
+    service: Callable[..., GatewayKernelService],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -111,7 +111,7 @@ async def test_a_gateway_that_is_down_is_a_typed_error_at_once_and_no_loss_when_
 
 
 async def test_a_gateway_that_refuses_the_token_says_so(
-    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernels]
+    bench: ExecutorBench, proxy: Proxy, service: Callable[..., GatewayKernelService]
 ) -> None:
     proxy.rewrite = lambda head: head.replace(b"Authorization: token ", b"Authorization: token x")
     with pytest.raises(GatewayUnavailable) as failure:
@@ -169,7 +169,7 @@ async def test_a_kernelspec_that_the_gateway_does_not_have_is_named(bench: Execu
 
 @pytest.mark.proves("fault:never-ready")
 async def test_a_kernel_that_is_never_ready_is_not_left_at_the_gateway(
-    gateway: Gateway, proxy: Proxy, service: Callable[..., GatewayKernels]
+    gateway: Gateway, proxy: Proxy, service: Callable[..., GatewayKernelService]
 ) -> None:
     faults.write_broken_kernelspec(gateway.folder / "data" / "kernels", "sleeps", faults.SLEEPS)
     before = set(await gateway.kernels())
@@ -180,7 +180,7 @@ async def test_a_kernel_that_is_never_ready_is_not_left_at_the_gateway(
 
 @pytest.mark.proves("fault:never-ready")
 async def test_a_start_that_is_cancelled_leaves_nothing_at_the_gateway(
-    gateway: Gateway, proxy: Proxy, service: Callable[..., GatewayKernels]
+    gateway: Gateway, proxy: Proxy, service: Callable[..., GatewayKernelService]
 ) -> None:
     before = set(await gateway.kernels())
     kernels = service()
@@ -195,7 +195,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_at_the_gateway(
 
 @pytest.mark.proves("threat:secrets", "kernel:env")
 async def test_the_gateway_gets_only_its_own_variables(
-    proxy: Proxy, service: Callable[..., GatewayKernels], monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, service: Callable[..., GatewayKernelService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "KERNEL_SECRET"):
         monkeypatch.setenv(name, "canary")
@@ -218,7 +218,7 @@ async def test_the_gateway_gets_only_its_own_variables(
 
 @pytest.mark.proves("fault:flood")
 async def test_a_large_output_comes_through_and_no_more_is_kept_than_is_bounded(
-    bench: ExecutorBench, service: Callable[..., GatewayKernels], proxy: Proxy
+    bench: ExecutorBench, service: Callable[..., GatewayKernelService], proxy: Proxy
 ) -> None:
     show = (
         "from IPython.display import display\ndisplay({'text/plain': 'x' * 30_000_000}, raw=True)"

@@ -23,7 +23,7 @@ from tests.support.executor_bench import (
     submit,
 )
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -51,7 +51,7 @@ def specs(server: Server) -> Path:
 
 
 @pytest.mark.proves("kernel:tools")
-async def test_kernelspecs_are_listed_with_the_default_first(kernels: Kernels) -> None:
+async def test_kernelspecs_are_listed_with_the_default_first(kernels: KernelService) -> None:
     first, *others = await kernels.kernelspecs()
     assert (first.name, first.language, first.default) == ("python3", "python", True)
     assert ("bash", "bash", False) in [(each.name, each.language, each.default) for each in others]
@@ -77,7 +77,7 @@ async def test_a_kernels_state_memory_cpu_and_uptime_are_known(bench: ExecutorBe
 
 @pytest.mark.proves("kernel:monitor", "kernel:shared-live")
 async def test_a_kernel_that_a_person_started_is_known_and_used(
-    server: Server, kernels: Kernels, bench: ExecutorBench
+    server: Server, kernels: KernelService, bench: ExecutorBench
 ) -> None:
     kernel_id = await server.manager.start_kernel(kernel_name="python3")
     assert kernel_id in kernels.ids()
@@ -96,7 +96,7 @@ async def test_a_kernel_that_runs_something_counts_as_ready(
     kernel_id = await harmed()
     running = submit(bench, faults.run_until(go), kernel_id)
     await running.printed()
-    another = Kernels(server.manager, server.app.kernel_spec_manager)
+    another = KernelService(server.manager, server.app.kernel_spec_manager)
     await another.wait_ready(kernel_id)
     await another.close()
     assert not running.task.done()
@@ -128,7 +128,7 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
     kernel_id = await harmed()
     pid = server.manager.get_kernel(kernel_id).provisioner.pid
     stop_process(pid)
-    kernels = Kernels(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
+    kernels = KernelService(server.manager, server.app.kernel_spec_manager, ready_timeout=0.5)
     bench = ExecutorBench(kernels, server.manager, "direct", kernel_id, harmed, server.request)
     with pytest.raises(KernelBusy):
         await run(bench, "1")
@@ -145,7 +145,7 @@ async def test_a_kernel_that_lives_and_does_not_answer_is_busy_and_not_dead(
 
 @pytest.mark.proves("kernel:readiness")
 async def test_starting_waits_until_the_kernel_answers_and_logs_how_long_it_took(
-    kernels: Kernels, caplog: pytest.LogCaptureFixture
+    kernels: KernelService, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "tk_ai_extension"):
         kernel_id = await kernels.start()
@@ -167,7 +167,7 @@ async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
     server: Server, specs: Path, name: str, code: str, message: str
 ) -> None:
     code += f"  # {specs}"  # other tests, at the same time, have such processes too
-    kernels = Kernels(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
+    kernels = KernelService(server.manager, server.app.kernel_spec_manager, ready_timeout=2)
     faults.write_broken_kernelspec(specs, name, code)
     before = kernels.ids()
     with pytest.raises(KernelStartFailed) as failure:
@@ -180,7 +180,7 @@ async def test_a_kernel_that_is_never_ready_says_why_and_leaves_nothing(
 
 @pytest.mark.proves("fault:never-ready")
 async def test_a_kernelspec_with_a_missing_program_is_reported(
-    kernels: Kernels, specs: Path
+    kernels: KernelService, specs: Path
 ) -> None:
     faults.write_kernelspec(specs, "missing", ["/nowhere/kernel", "{connection_file}"])
     with pytest.raises(KernelStartFailed, match="/nowhere/kernel"):
@@ -189,7 +189,7 @@ async def test_a_kernelspec_with_a_missing_program_is_reported(
 
 @pytest.mark.proves("fault:never-ready")
 async def test_a_start_that_is_cancelled_leaves_nothing(
-    server: Server, kernels: Kernels, specs: Path, tmp_path: Path
+    server: Server, kernels: KernelService, specs: Path, tmp_path: Path
 ) -> None:
     faults.write_broken_kernelspec(specs, "never", f"{faults.SLEEPS}  # {tmp_path}")
     before = kernels.ids()
@@ -207,7 +207,7 @@ async def test_a_kernel_gets_the_environment_without_the_agents_secrets(
     for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_TOKEN", "MY_SECRET"):
         monkeypatch.setenv(name, "canary")
     monkeypatch.setenv("HARMLESS", "here")
-    kernels = Kernels(
+    kernels = KernelService(
         server.manager,
         server.app.kernel_spec_manager,
         environment=partial(inherited_environment, ["MY_SECRET"]),
@@ -260,7 +260,7 @@ async def test_a_kernel_that_is_not_to_be_restarted_stays_dead(
 
 @pytest.mark.proves("exec:statuses")
 async def test_a_kernel_of_another_language_is_run_and_interrupted_alike(
-    kernels: Kernels, bench: ExecutorBench
+    kernels: KernelService, bench: ExecutorBench
 ) -> None:
     kernel_id = await kernels.start("bash")
     assert (await kernels.info(kernel_id)).language == "bash"

@@ -23,9 +23,9 @@ from jupyter_client.manager import AsyncKernelManager
 
 from tests.kernels.guests import DEADLINE, connect, run, until
 from tests.support.faults import RUN_FOREVER
-from tk_ai_extension.kernels.sandbox import programs as sandbox_programs
-from tk_ai_extension.kernels.sandbox.programs import Sandbox, find_program, find_sandbox, probe
+from tk_ai_extension.kernels.sandbox import sandbox as sandbox_module
 from tk_ai_extension.kernels.sandbox.provisioner import confine
+from tk_ai_extension.kernels.sandbox.sandbox import Sandbox, find_program, find_sandbox, probe
 from tk_ai_extension.kernels.sharing.kernelspec import share_kernel, unshare_kernel
 from tk_ai_extension.model.errors import KernelUnsupported
 
@@ -367,7 +367,7 @@ async def test_a_folder_that_is_replaced_by_a_link_is_not_mounted(
     for folder in (project, private):
         folder.mkdir()
     (project / "env").symlink_to(tmp_path)
-    monkeypatch.setattr(sandbox_programs, "fixed_folders", lambda project: (project / "env",))
+    monkeypatch.setattr(sandbox_module, "fixed_folders", lambda project: (project / "env",))
     sandbox = Sandbox("bubblewrap", "bwrap", project)
     started = sandbox.command([sys.executable], private, folder=project, environment={})
     with pytest.raises(OSError, match="env"), started:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tk_ai_extension.kernels.sandbox.programs import find_sandbox, probe
+from tk_ai_extension.kernels.sandbox.sandbox import find_sandbox, probe
 
 ESCAPES = Path(__file__).with_name("escapes.py")
 ORDINARY = 65_433
@@ -114,7 +114,7 @@ os.execv({real!r}, [{real!r}, *words])
     leaking.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:/nowhere"}
     code = (
-        "from pathlib import Path; from tk_ai_extension.kernels.sandbox.programs import probe; "
+        "from pathlib import Path; from tk_ai_extension.kernels.sandbox.sandbox import probe; "
         "print(next(probe(Path('/nowhere'))))"
     )
     output = subprocess.run(

@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server
 from tests.support.executor_bench import ExecutorBench, run
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.kernels.provisioner import provision_kernels
-from tk_ai_extension.kernels.service import Kernels
 from tk_ai_extension.model.agent_variables import SECRETS
 
 pytestmark = [
@@ -35,7 +35,7 @@ async def filtered(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 async def test_a_persons_kernel_has_none_also_after_a_rename_and_a_restart(
-    server: Server, kernels: Kernels, bench: ExecutorBench, filtered: None
+    server: Server, kernels: KernelService, bench: ExecutorBench, filtered: None
 ) -> None:
     body = {"path": "a.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     await server.request("POST", "api/sessions", body)
@@ -53,7 +53,7 @@ async def test_a_persons_kernel_has_none_also_after_a_rename_and_a_restart(
 
 
 async def test_a_kernel_without_a_session_has_none(
-    server: Server, kernels: Kernels, bench: ExecutorBench, filtered: None
+    server: Server, kernels: KernelService, bench: ExecutorBench, filtered: None
 ) -> None:
     before = set(kernels.ids())
     await server.request("POST", "api/kernels", {"name": "python3"})

@@ -8,8 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tk_ai_extension.kernels.base import KernelEvent
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_info import KernelEvent
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
@@ -36,7 +36,7 @@ class ExecutorBench:
         request: Sends a request to Jupyter's REST API, as a browser does: method and path.
     """
 
-    kernels: Kernels
+    kernels: KernelService
     manager: Any
     backend: str
     kernel_id: str

@@ -1,4 +1,4 @@
-"""The conformance suite of executors: what `kernels.base.Executor` promises, against real kernels.
+"""The conformance suite of executors: what `KernelService` promises, against real kernels.
 
 A test module runs it by a subclass and a fixture ``bench``::
 

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from tk_ai_extension.agent.claude.connections import MessagesApi
 from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
 from tk_ai_extension.agent.requests import RequestBody
-from tk_ai_extension.kernels.base import KernelEvent
+from tk_ai_extension.kernels.kernel_info import KernelEvent
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller

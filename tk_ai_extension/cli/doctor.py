@@ -13,7 +13,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from tk_ai_extension._version import __version__
 from tk_ai_extension.cli.servers import API, Unreachable, running_servers
 from tk_ai_extension.cli.session import Session
-from tk_ai_extension.kernels.sandbox.programs import probe
+from tk_ai_extension.kernels.sandbox.sandbox import probe
 
 
 def doctor(session: Session) -> int:

@@ -49,7 +49,7 @@ STOP_TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class DisconnectReason:
     """Why a connection to a kernel has ended.
 
     Attributes:
@@ -61,7 +61,7 @@ class Ending:
     message: str
 
 
-class Run:
+class KernelRun:
     """One request in a kernel: collects its outputs, and ends with one of `EndStatus`.
 
     It ends on the reply and idle; on one of them and a bounded wait for the other; with the kernel or
@@ -194,7 +194,7 @@ class Run:
         self._collector.warn(f"[input({prompt[:1000]!r}) was refused: no person can answer here.]")
         return END_OF_FILE
 
-    def on_end(self, ending: Ending) -> None:
+    def on_end(self, ending: DisconnectReason) -> None:
         """End with the connection, unless the reply says how the code has ended before."""
         reply, stopped = self._reply, ending.kind in {"restarted", "shutdown"}
         if reply is not None and (reply.get("status") == "ok" or not stopped):
@@ -342,7 +342,7 @@ class Run:
         )
 
 
-class FollowedRun(Run):
+class FollowedRun(KernelRun):
     """A request of another client, which alone gets the reply: it ends with idle.
 
     Mostly nobody reads its events, so its messages are only kept until `read`, or there are many.

@@ -32,18 +32,18 @@ from tornado.websocket import (
     websocket_connect,
 )
 
-from tk_ai_extension.kernels.base import KernelState, Message
-from tk_ai_extension.kernels.executor import Ending
+from tk_ai_extension.kernels.executor import DisconnectReason
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
-    Client,
-    Connection,
     Kernel,
+    KernelClient,
+    KernelConnection,
     Source,
     unpacked,
 )
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_info import KernelState, Message
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelStartFailed
 from tk_ai_extension.model.masking import masked
 
@@ -194,7 +194,7 @@ class RemoteKernel(Kernel):
         while self._announced_at is not None:  # noqa: ASYNC110 - `watch` bounds it
             await asyncio.sleep(RETRY_INTERVAL)
 
-    async def watch(self) -> Ending:
+    async def watch(self) -> DisconnectReason:
         """Check a kernel that runs code or is stopped, until the gateway no longer has it."""
         clock = asyncio.get_running_loop().time
         while self.ending is None:
@@ -213,11 +213,11 @@ class RemoteKernel(Kernel):
                 self._replace(RESTARTED)
         return self.ending
 
-    def stopped(self, ending: Ending) -> None:
+    def stopped(self, ending: DisconnectReason) -> None:
         """Note that the manager has stopped it on request."""
         (self._replace if ending is RESTARTED else self._end)(ending)
 
-    async def _open(self) -> Client | None:
+    async def _open(self) -> KernelClient | None:
         try:
             return await WebSocketClient.open(self.id)
         except FAILURES as error:
@@ -228,11 +228,11 @@ class RemoteKernel(Kernel):
                 raise unavailable(error) from error
             return None
 
-    def _answered(self, connection: Connection) -> None:
+    def _answered(self, connection: KernelConnection) -> None:
         super()._answered(connection)
         self._tasks.spawn(self._await_loss(connection), f"Following kernel {self.id}")
 
-    async def _await_loss(self, connection: Connection) -> None:
+    async def _await_loss(self, connection: KernelConnection) -> None:
         await connection.ended.wait()
         if connection.ending is not None and connection.ending.kind == "lost":
             log.warning("Kernel %s: %s", self.id, LOST)
@@ -253,10 +253,12 @@ class RemoteKernel(Kernel):
             if status_of(error) == 404:
                 # A shutdown through this server may still be waiting for its response.
                 await asyncio.sleep(RETRY_INTERVAL)
-                gone = Ending("shutdown", "The kernel is gone: the gateway no longer has it.")
+                gone = DisconnectReason(
+                    "shutdown", "The kernel is gone: the gateway no longer has it."
+                )
                 self._end(gone if self._is_listed() else SHUT_DOWN)
 
-    def _replace(self, ending: Ending) -> None:
+    def _replace(self, ending: DisconnectReason) -> None:
         """End this process of the kernel; the next one follows."""
         connection = self.connection
         self._process, self._announced_at = "", None
@@ -268,7 +270,7 @@ class RemoteKernel(Kernel):
             connection.close(ending)
             self._tasks.spawn(self._reconnect(), f"Connecting to kernel {self.id}")
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: DisconnectReason) -> None:
         """End for good: the gateway no longer has the kernel."""
         if self.ending is not None:
             return
@@ -299,14 +301,14 @@ class RemoteKernel(Kernel):
 
     def _on_state(self, state: KernelState) -> None:
         if state == "restarting":  # published only by gateways, after a kernel has died
-            self._replace(Ending("died", DIED))
+            self._replace(DisconnectReason("died", DIED))
         elif state == "dead":
-            self._end(Ending("died", f"{DIED} It could not be restarted."))
+            self._end(DisconnectReason("died", f"{DIED} It could not be restarted."))
         else:
             super()._on_state(state)
 
 
-class GatewayKernels(Kernels):
+class GatewayKernelService(KernelService):
     """Starts, finds, watches and stops kernels through jupyter_server's gateway client.
 
     The environment chooses which of this server's variables kernels may have; of those, only the ones
@@ -378,8 +380,8 @@ def gateway_address() -> str:
     return masked(GatewayClient.instance().url or "")
 
 
-def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> Kernels:
-    """Return the service for a server's kernels; the options are those of `Kernels`."""
+def kernels_of(manager: MultiKernelManager, specs: Any, **options: Any) -> KernelService:
+    """Return the service for a server's kernels; the options are those of `KernelService`."""
     if isinstance(manager, GatewayMappingKernelManager):
-        return GatewayKernels(manager, specs, **options | {"stack": None})
-    return Kernels(manager, specs, **options)
+        return GatewayKernelService(manager, specs, **options | {"stack": None})
+    return KernelService(manager, specs, **options)

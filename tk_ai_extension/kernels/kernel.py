@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import zmq.asyncio
 from jupyter_client.session import Session
 
-from tk_ai_extension.kernels.base import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.executor import STOP_TIMEOUT, Ending, FollowedRun, Run
+from tk_ai_extension.kernels.executor import STOP_TIMEOUT, DisconnectReason, FollowedRun, KernelRun
+from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.process import (
     UsageMeter,
     describe_exit,
@@ -49,15 +49,15 @@ DRAIN_GAP = 0.1
 STEP_INTERVAL = 0.05
 """Seconds between looks at a manager that replaces a process: jupyter_client has no event for that."""
 
-RESTARTED = Ending("restarted", "The kernel was restarted.")
-SHUT_DOWN = Ending("shutdown", "The kernel was shut down.")
-CLOSED = Ending("closed", "The connection to the kernel was closed.")
+RESTARTED = DisconnectReason("restarted", "The kernel was restarted.")
+SHUT_DOWN = DisconnectReason("shutdown", "The kernel was shut down.")
+CLOSED = DisconnectReason("closed", "The connection to the kernel was closed.")
 
 
 class ConnectionClosed(Exception):
-    """The connection has ended; its argument is the `Ending`."""
+    """The connection has ended; its argument is the `DisconnectReason`."""
 
-    def __init__(self, ending: Ending) -> None:
+    def __init__(self, ending: DisconnectReason) -> None:
         super().__init__(ending.message)
         self.ending = ending
 
@@ -69,7 +69,7 @@ Raises `MALFORMED`, and ConnectionError or ZMQError once there are no more.
 """
 
 
-class Client(Protocol):
+class KernelClient(Protocol):
     """What carries the messages of one process of a kernel.
 
     Attributes:
@@ -100,7 +100,7 @@ def unpacked(parts: Sequence[bytes], unpack: Callable[[bytes], Any]) -> Message:
     }
 
 
-class SocketClient:
+class ZmqClient:
     """jupyter_client's `AsyncKernelClient`, read without a poll before each message.
 
     Dates are not parsed, which would take half of the time of a short message.
@@ -132,7 +132,7 @@ class SocketClient:
         self._client.stop_channels()
 
 
-class Connection:
+class KernelConnection:
     """A client of one process of a kernel, which gives each message to the run that it belongs to.
 
     Args:
@@ -140,14 +140,14 @@ class Connection:
         observe: Called with each iopub message, and whether a run of this server's caused it.
     """
 
-    def __init__(self, client: Client, observe: Callable[[Message, bool], None]) -> None:
+    def __init__(self, client: KernelClient, observe: Callable[[Message, bool], None]) -> None:
         self.ended = asyncio.Event()
-        self.ending: Ending | None = None
+        self.ending: DisconnectReason | None = None
         self.info: Json | None = None
         """What the kernel says of itself; None until `kernel_info`."""
         self._client = client
         self._observe = observe
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, KernelRun] = {}
         """The runs that have not ended, by the id of their request."""
         self._info: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._receives = asyncio.Event()
@@ -178,7 +178,7 @@ class Connection:
         with suppress(ConnectionClosed):
             self._send("control", "kernel_info_request", {})
 
-    def submit(self, run: Run) -> None:
+    def submit(self, run: KernelRun) -> None:
         """Send a run's request. Raises ConnectionClosed; then nothing was sent."""
         msg_id = self._send("shell", "execute_request", run.content)
         self.runs[msg_id] = run
@@ -193,7 +193,7 @@ class Connection:
             run.interrupted = True
         return True
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: DisconnectReason) -> None:
         """End the connection, and with it the runs that have not ended."""
         if self.ending is not None:
             return
@@ -220,7 +220,7 @@ class Connection:
             try:
                 self._client.send(channel, message)
             except ConnectionError as error:
-                self.close(Ending("lost", str(error)))
+                self.close(DisconnectReason("lost", str(error)))
             else:
                 return message["header"]["msg_id"]
         assert self.ending is not None
@@ -232,7 +232,7 @@ class Connection:
             try:
                 channel, message = await source()
             except (ConnectionError, zmq.ZMQError) as error:
-                self.close(Ending("lost", str(error)))
+                self.close(DisconnectReason("lost", str(error)))
                 return
             except MALFORMED as error:
                 log.warning("Dropped a malformed message from a kernel: %s", error)
@@ -294,7 +294,7 @@ class Kernel:
         self.manager = manager
         self.restarts = 0
         self.state: KernelState = "unknown"
-        self.ending: Ending | None = None
+        self.ending: DisconnectReason | None = None
         """Why the kernel no longer answers; None while it may."""
         self.lock = asyncio.Lock()
         """Held by this server's restarts and shutdowns."""
@@ -312,7 +312,7 @@ class Kernel:
         self._alive = asyncio.Event()
         self._alive.set()
         self._connecting = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._connection: KernelConnection | None = None
         self._tasks = BackgroundTasks(log)
 
     @property
@@ -326,14 +326,14 @@ class Kernel:
         return bool(getattr(self.manager, "shutting_down", False)) or not self._alive.is_set()
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> KernelConnection | None:
         """The connection, if one is open and the kernel has answered on it."""
         connection = self._connection
         if connection is None or connection.ending is not None or connection.info is None:
             return None
         return connection
 
-    async def connect(self, *, first: bool = False) -> Connection:
+    async def connect(self, *, first: bool = False) -> KernelConnection:
         """Return the open connection, or open one and wait until the kernel answers.
 
         Waits for a kernel that is being restarted, without a timeout.
@@ -356,7 +356,7 @@ class Kernel:
                 if client is None:
                     await asyncio.sleep(STEP_INTERVAL)
                     continue
-                connection = self._connection = Connection(client, self._observe)
+                connection = self._connection = KernelConnection(client, self._observe)
                 try:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(ANSWER_TIMEOUT):
@@ -378,14 +378,14 @@ class Kernel:
                 while not self.manager.ready.done():  # noqa: ASYNC110 - it is replaced meanwhile
                     await asyncio.sleep(STEP_INTERVAL)
 
-    async def watch(self) -> Ending:
+    async def watch(self) -> DisconnectReason:
         """Follow the kernel's processes until it is shut down or stays dead; return how it ended."""
         while True:
             process = local_process(self.manager)
             code = await process_end(self.manager)
             self._alive.clear()
             if not self.manager.shutting_down and local_process(self.manager) is process:
-                ending = Ending("died", f"The kernel {describe_exit(code)}.")
+                ending = DisconnectReason("died", f"The kernel {describe_exit(code)}.")
                 comes_back = self.manager.autorestart
             else:
                 ending = RESTARTED if await self._replaced(process, STOP_TIMEOUT) else SHUT_DOWN
@@ -416,7 +416,7 @@ class Kernel:
             if connection is not None:
                 self._tasks.spawn(self._reconnect(), f"Connecting to kernel {self.id}")
 
-    def stopped(self, ending: Ending) -> None:
+    def stopped(self, ending: DisconnectReason) -> None:
         """Note that the manager has stopped it on request; here its process shows that."""
 
     async def close(self) -> None:
@@ -425,14 +425,14 @@ class Kernel:
             self._connection.close(CLOSED)
         await self._tasks.close()
 
-    async def _open(self) -> Client | None:
+    async def _open(self) -> KernelClient | None:
         """Return a client of the present process; None if it cannot be reached yet."""
         session = self.manager.session
         # Its own identity: a kernel replies to the last client of one.
         own = Session(key=session.key, signature_scheme=session.signature_scheme)
-        return SocketClient(self.manager.client(session=own, context=self._context))
+        return ZmqClient(self.manager.client(session=own, context=self._context))
 
-    def _answered(self, connection: Connection) -> None:
+    def _answered(self, connection: KernelConnection) -> None:
         """Learn from a reply to kernel_info."""
         assert connection.info is not None
         about = connection.info.get("language_info") or {}

@@ -12,9 +12,9 @@ from tk_ai_extension.agent.acp.backend import known_agents
 from tk_ai_extension.agent.claude.connections import ClaudeConnections
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
+from tk_ai_extension.kernels.execution_stack import find_execution_stack
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.sessions import Sessions
-from tk_ai_extension.kernels.stack import find_execution_stack
 from tk_ai_extension.model.callers import Mode, Notices
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.contents import SaveHooks, is_on_files

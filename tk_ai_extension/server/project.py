@@ -14,8 +14,8 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 from tk_ai_extension.cli.project import KERNELS, SETTINGS, Project, Refused
 from tk_ai_extension.cli.servers import own_server
-from tk_ai_extension.kernels.sandbox.programs import Sandbox, find_sandbox
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_service import KernelService
+from tk_ai_extension.kernels.sandbox.sandbox import Sandbox, find_sandbox
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelNotFound,
@@ -95,7 +95,7 @@ class ProjectServices:
         hidden = [self._folder, default_data_folder(), Path(jupyter_runtime_dir())]
         return await asyncio.to_thread(find_sandbox, self._root, hidden=hidden)
 
-    async def confine(self, kernels: Kernels, *, sandbox: bool) -> None:
+    async def confine(self, kernels: KernelService, *, sandbox: bool) -> None:
         """Enable or disable the sandbox for new kernels.
 
         Raises:
@@ -124,7 +124,9 @@ class ProjectServices:
 
     # -- sharing
 
-    async def share(self, kernels: Kernels, path: str, kernel_id: str | None) -> dict[str, str]:
+    async def share(
+        self, kernels: KernelService, path: str, kernel_id: str | None
+    ) -> dict[str, str]:
         """Share a notebook's kernel, and its later replacements, with other programs; see `share_kernel`.
 
         Raises:
@@ -154,13 +156,13 @@ class ProjectServices:
             self._save(sandbox=self.sandbox, shared=None)
             return True
 
-    async def bound(self, kernels: Kernels, path: str, kernel_id: str) -> None:
+    async def bound(self, kernels: KernelService, path: str, kernel_id: str) -> None:
         """Share a notebook's new kernel if its previous one was shared."""
         async with self._changing:
             if path == self.shared:
                 await self._share(kernels, kernel_id)
 
-    async def _share(self, kernels: Kernels, kernel_id: str) -> dict[str, str]:
+    async def _share(self, kernels: KernelService, kernel_id: str) -> dict[str, str]:
         from tk_ai_extension.kernels.sharing.kernelspec import share_kernel
 
         language = (await kernels.info(kernel_id)).language or "python"
@@ -169,7 +171,7 @@ class ProjectServices:
             return await asyncio.to_thread(share_kernel, self._folder, file, language=language)
 
 
-def _refuse_kernels(kernels: Kernels) -> None:
+def _refuse_kernels(kernels: KernelService) -> None:
     if kernels.ids():
         raise InvalidArguments(
             "This project has kernels outside of a sandbox.",

@@ -13,7 +13,7 @@ from typing import Literal
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.kernels.executor import FollowedRun
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
@@ -120,7 +120,7 @@ class Executions:
 
     def __init__(
         self,
-        kernels: Kernels,
+        kernels: KernelService,
         queue: FairQueue,
         journal: Journal,
         notebooks: Notebooks,

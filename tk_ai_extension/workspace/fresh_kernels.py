@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from tk_ai_extension.kernels.base import NO_NOTEBOOK
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_info import NO_NOTEBOOK
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.model.executions import INTERRUPT_IGNORED, ExecutionRequest
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def fresh_kernel(kernels: Kernels, name: str | None, path: str) -> AsyncGenerator[str]:
+async def fresh_kernel(kernels: KernelService, name: str | None, path: str) -> AsyncGenerator[str]:
     """Start a kernel in a notebook's folder, for a run with a `FreshKernelSupervisor`; yield its id.
 
     It is not the notebook's kernel. It starts in a sandbox if the notebook's project has one. An exception
@@ -49,7 +49,7 @@ async def fresh_kernel(kernels: Kernels, name: str | None, path: str) -> AsyncGe
         raise
 
 
-async def _shut_down(kernels: Kernels, kernel_id: str) -> None:
+async def _shut_down(kernels: KernelService, kernel_id: str) -> None:
     """Shut down a kernel; interrupt it first if it is busy, so that it ends by itself."""
     with suppress(ToolError):
         if kernel_id in kernels.ids() and (await kernels.info(kernel_id)).state == "busy":
@@ -62,7 +62,7 @@ async def _shut_down(kernels: Kernels, kernel_id: str) -> None:
 class FreshKernelSupervisor:
     """Shuts down the kernel of one run at its end (`workspace.runs.RunSupervisor`)."""
 
-    def __init__(self, kernels: Kernels) -> None:
+    def __init__(self, kernels: KernelService) -> None:
         self._kernels = kernels
 
     async def before_step(self, run: Run, step: Step) -> None:
@@ -96,7 +96,7 @@ class VerificationRun(FreshKernelSupervisor):
 
     subject = "all code cells in a fresh kernel, to verify their outputs"
 
-    def __init__(self, kernels: Kernels, verification: Verification) -> None:
+    def __init__(self, kernels: KernelService, verification: Verification) -> None:
         super().__init__(kernels)
         self.verification = verification
         self.finished: NotebookReport | None = None

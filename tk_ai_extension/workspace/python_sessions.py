@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.kernels.base import NO_NOTEBOOK, KernelEvent
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_info import NO_NOTEBOOK, KernelEvent
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller, Notices
@@ -102,7 +102,7 @@ class PythonSessions:
         bridge: The bridge through which code in these kernels calls tools.
     """
 
-    kernels: Kernels
+    kernels: KernelService
     bindings: Sessions
     notices: Notices
     max_sessions: int = MAX_SESSIONS

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 from tk_ai_extension.model.json_values import Json
@@ -51,7 +51,7 @@ class ToolBridge:
         kernels: The kernels, for their process ids.
     """
 
-    def __init__(self, kernels: Kernels) -> None:
+    def __init__(self, kernels: KernelService) -> None:
         self._kernels = kernels
         self._secret = secrets.token_bytes()
         self._grants: dict[str, _Grant] = {}

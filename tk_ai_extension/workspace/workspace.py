@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
-from tk_ai_extension.kernels.base import KernelEvent
-from tk_ai_extension.kernels.service import Kernels
+from tk_ai_extension.kernels.kernel_info import KernelEvent
+from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.kernels.sessions import Sessions
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller, Notices
@@ -313,7 +313,7 @@ class Workspace:
     """
 
     store: NotebookRouter
-    kernels: Kernels
+    kernels: KernelService
     sessions: Sessions
     files: Files
     journal: Journal

@@ -15,7 +15,7 @@ from traitlets import Instance
 
 from tk_ai_extension.kernels.environment import allowed
 from tk_ai_extension.kernels.provisioner import ServerProvisioner
-from tk_ai_extension.kernels.sandbox.programs import SCRATCH, Sandbox
+from tk_ai_extension.kernels.sandbox.sandbox import SCRATCH, Sandbox
 from tk_ai_extension.model.errors import KernelUnsupported
 
 if TYPE_CHECKING:

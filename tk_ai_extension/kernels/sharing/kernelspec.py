@@ -54,7 +54,7 @@ def share_kernel(
     made = {
         # -P: a file in the notebook's folder must not shadow a module.
         "argv": [
-            *(sys.executable, "-P", "-m", "tk_ai_extension.kernels.sharing"),
+            *(sys.executable, "-P", "-m", "tk_ai_extension.kernels.sharing.relay"),
             *(str(link), "{connection_file}"),
         ],
         "display_name": display_name,

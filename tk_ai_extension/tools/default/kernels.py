@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.kernels.base import KernelInfo
+from tk_ai_extension.kernels.kernel_info import KernelInfo
 from tk_ai_extension.model.errors import KernelNotFound
 from tk_ai_extension.tools.changes import KernelChangePlan, Verb
 from tk_ai_extension.tools.parameters import Notebook

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.kernels.base import find_kernelspec
+from tk_ai_extension.kernels.kernel_info import find_kernelspec
 from tk_ai_extension.model.cells import counted
 from tk_ai_extension.model.errors import (
     InvalidArguments,

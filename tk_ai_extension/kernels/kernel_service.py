@@ -16,20 +16,20 @@ import zmq.asyncio
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
-from tk_ai_extension.kernels.base import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.executor import FollowedRun, Run
+from tk_ai_extension.kernels.execution_stack import wait_for_turn
+from tk_ai_extension.kernels.executor import FollowedRun, KernelRun
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
-    Connection,
     ConnectionClosed,
     Kernel,
+    KernelConnection,
 )
+from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
 from tk_ai_extension.kernels.process import local_process
 from tk_ai_extension.kernels.provisioner import StderrTail
-from tk_ai_extension.kernels.stack import wait_for_turn
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RunType = TypeVar("RunType", bound=Run)
+RunType = TypeVar("RunType", bound=KernelRun)
 
 READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
@@ -54,7 +54,7 @@ RECONNECT_INTERVAL = 20
 """Milliseconds between attempts to connect; short, so that a starting kernel is connected at once."""
 
 
-class Kernels:
+class KernelService:
     """Starts, finds, watches, runs and stops the kernels of a multi-kernel manager.
 
     It includes kernels that other clients started. A kernel is watched from its first use.
@@ -208,7 +208,9 @@ class Kernels:
         run.on_done = lambda: kernel.followed.pop(msg_id, None)
         return run
 
-    def _run(self, kernel: Kernel, request: ExecutionRequest, kind: type[RunType] = Run) -> RunType:
+    def _run(
+        self, kernel: Kernel, request: ExecutionRequest, kind: type[RunType] = KernelRun
+    ) -> RunType:
         return kind(
             request,
             backend=self.backend,
@@ -218,7 +220,7 @@ class Kernels:
             max_output_bytes=self._max_output_bytes,
         )
 
-    async def _connect(self, kernel: Kernel) -> Connection:
+    async def _connect(self, kernel: Kernel) -> KernelConnection:
         """Return an open connection to a kernel.
 
         Raises:

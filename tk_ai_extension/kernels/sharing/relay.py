@@ -1,6 +1,6 @@
 """The relay: acts as a kernel for its clients, and as a client of the shared kernel.
 
-``python -P -m tk_ai_extension.kernels.sharing .nb/shared-kernel.json CONNECTION_FILE [GRACE]``
+``python -P -m tk_ai_extension.kernels.sharing.relay .nb/shared-kernel.json CONNECTION_FILE [GRACE]``
 
 A program that launches a kernelspec's argv gets a process that behaves like a kernel: it uses the
 program's connection file and key, and ends on request. Each message's signature is verified with one key,
@@ -50,7 +50,7 @@ LINGER = 500
 """Milliseconds in which the last replies are sent when the relay ends."""
 
 
-class NoKernel(Exception):
+class SharedKernelMissing(Exception):
     """There is no shared kernel; the message says why."""
 
 
@@ -66,13 +66,13 @@ class Relay:
         grace: Grace period in seconds in which a kernel that is gone may be restarted.
 
     Raises:
-        NoKernel: No kernel is shared.
+        SharedKernelMissing: No kernel is shared.
         OSError: A connection file cannot be read, or an address to listen on is in use.
     """
 
     def __init__(self, front: Path, share: Path, *, grace: float = GRACE) -> None:
         if not share.is_symlink():
-            raise NoKernel(f"No kernel is shared at {share}.")
+            raise SharedKernelMissing(f"No kernel is shared at {share}.")
         self._share = share
         self._grace = grace
         self._context = zmq.asyncio.Context()
@@ -113,7 +113,7 @@ class Relay:
         """Relay until `stop` is called.
 
         Raises:
-            NoKernel: The kernel is gone for good.
+            SharedKernelMissing: The kernel is gone for good.
         """
         work = [self._follow(), self._echo(), self._await_launcher()]
         work += [self._from_clients(channel) for channel in ("shell", "control", "stdin")]
@@ -147,7 +147,7 @@ class Relay:
                     await self._subscribe()
             except TimeoutError:
                 late = f"The kernel of {self._share} did not answer within {self._grace:g} s."
-                raise NoKernel(late) from None
+                raise SharedKernelMissing(late) from None
             await recv_monitor_message(self._monitor)
             log.info("The kernel is gone; waiting %g s for a restart", self._grace)
             self._ready.clear()
@@ -258,7 +258,7 @@ def main() -> int:
     file.chmod(0o600)
     try:
         asyncio.run(_relay(Path(front), share, grace))
-    except (NoKernel, OSError) as problem:
+    except (SharedKernelMissing, OSError) as problem:
         log.error("%s", problem)  # noqa: TRY400 - the message is complete
         sys.stderr.write(f"{problem}\n")
         return 1
