@@ -645,6 +645,7 @@ export interface VariableList {
   notices?: readonly string[];
   variables: readonly Variable[];
   more?: number;
+  running?: boolean;
 }
 export type Attachment =
   | CellAttachment

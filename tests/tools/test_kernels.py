@@ -113,11 +113,32 @@ def area(w, h=2):
     assert leftovers.runs[0].output == "[]"
 
 
-async def test_a_busy_kernel_answers_kernel_busy_at_once(harness, used):
-    running = await harness.call("execute_ipython", code="import time; time.sleep(30)", wait=0.5)
+async def test_a_running_cell_is_looked_into(harness, used):
+    code = """
+import time
+losses = [1.0, 0.5]
+def train(): pass
+for epoch in range(600):
+    losses.append(epoch)
+    time.sleep(0.1)
+"""
+    running = await harness.call("execute_ipython", code=code, wait=0.5)
     async with asyncio.timeout(6):
-        with pytest.raises(KernelBusy):
-            await harness.call("list_variables")
+        found = await harness.call("list_variables", pattern="*")
+        assert found.as_text().startswith("[The kernel is running code: values as they are now]\n")
+        values = {each.name: each for each in found.variables}
+        assert values["losses"].type == "list"
+        assert values["losses"].value.startswith("[1.0, 0.5, 0, 1")
+        assert "time" not in values
+        earlier = int(values["epoch"].value)
+        while int((await harness.call("inspect_variable", name="epoch")).detail) == earlier:
+            pass
+        listed = await harness.call("list_variables", pattern="ep*")
+        assert [each.name for each in listed.variables] == ["epoch"]
+        with pytest.raises(KernelBusy, match="lists no variable `train`"):
+            await harness.call("inspect_variable", name="train")
+    state = await harness.call("wait_execution", execution_id=running.execution_id, wait=0)
+    assert state.status == "running"
     await harness.call("interrupt_kernel", execution_id=running.execution_id)
 
 

@@ -354,8 +354,10 @@ class VariableNames:
             call = {"query": "list", "pattern": None}
             found = await query_kernel(context, path, call, tool="code completion")
             self._known[kernel_id] = _listed(found["variables"])
+            if "running" in found:  # the next request asks again
+                self._asked.pop(kernel_id, None)
         except ToolError as error:
-            # Busy, or not Python: the last answer counts, and the next request asks again.
+            # Busy without a debugger, or not Python: the last answer counts, and the next request asks again.
             self._asked.pop(kernel_id, None)
             logger.debug("No variables of %s: %s", path, error.message)
 
@@ -368,7 +370,7 @@ class VariableNames:
 
 def _listed(variables: list[dict[str, Any]]) -> str:
     lines = [
-        f"{each['name']}: {each['type']}" + (f" {each['shape']}" if each["shape"] else "")
+        f"{each['name']}: {each['type']}" + (f" {each['shape']}" if each.get("shape") else "")
         for each in variables
     ]
     text = "\n".join(lines)

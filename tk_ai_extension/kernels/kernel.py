@@ -150,6 +150,7 @@ class KernelConnection:
         self.runs: dict[str, KernelRun] = {}
         """The runs that have not ended, by the id of their request."""
         self._info: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._replies: dict[str, asyncio.Future[Json]] = {}
         self._receives = asyncio.Event()
         self._readers = [asyncio.create_task(self._read(source)) for source in client.sources]
 
@@ -178,6 +179,25 @@ class KernelConnection:
         with suppress(ConnectionClosed):
             self._send("control", "kernel_info_request", {})
 
+    async def debug(self, command: str) -> Json:
+        """Send a request of the Debug Adapter Protocol without arguments; return the body of the response.
+
+        A kernel answers on control, also while code runs.
+
+        Raises:
+            ConnectionClosed.
+        """
+        request = {"type": "request", "seq": 1, "command": command, "arguments": {}}
+        msg_id = self._send("control", "debug_request", request)
+        reply = self._replies[msg_id] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait({reply})
+        finally:
+            del self._replies[msg_id]
+        if self.ending is not None:
+            raise ConnectionClosed(self.ending)
+        return reply.result().get("body") or {}
+
     def submit(self, run: KernelRun) -> None:
         """Send a run's request. Raises ConnectionClosed; then nothing was sent."""
         msg_id = self._send("shell", "execute_request", run.content)
@@ -202,6 +222,8 @@ class KernelConnection:
         for run in list(self.runs.values()):
             run.on_end(ending)
         self._info.cancel()
+        for reply in self._replies.values():
+            reply.cancel()
         for reader in self._readers:
             reader.cancel()
         self._client.close()
@@ -247,7 +269,8 @@ class KernelConnection:
 
     def _handle(self, channel: str, message: Message) -> None:
         kind, content = message["msg_type"], message["content"]
-        run = self.runs.get(message["parent_header"].get("msg_id") or "")
+        msg_id = message["parent_header"].get("msg_id") or ""
+        run = self.runs.get(msg_id)
         if channel == "iopub":
             self._receives.set()
             self._observe(message, run is not None)
@@ -261,6 +284,8 @@ class KernelConnection:
             run.on_reply(content)
         elif kind == "kernel_info_reply" and not self._info.done():
             self._info.set_result(content)
+        elif kind == "debug_reply" and msg_id in self._replies:
+            self._replies[msg_id].set_result(content)
 
 
 class Kernel:

@@ -33,6 +33,7 @@ from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
 from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
+from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -45,7 +46,7 @@ READY_TIMEOUT = 30.0
 """Seconds in which a kernel must answer."""
 
 ANSWER_TIME = 5.0
-"""Seconds to wait for the answer of a kernel that is to be restarted; then it is killed."""
+"""Seconds to wait for a debugger, and for a kernel that is to be restarted; then it is killed."""
 
 CLOSE_TIMEOUT = 3.0
 """Seconds in which launches must be complete when the service is closed."""
@@ -196,6 +197,32 @@ class KernelService:
                     yield event
             if not run.aborted:
                 return
+
+    async def debugger_variables(self, kernel_id: str) -> list[Json] | None:
+        """Return a kernel's variables as its debugger lists them; it answers also while code runs.
+
+        It calls the `__repr__` of the values.
+
+        Returns:
+            The `Variable` objects of the Debug Adapter Protocol (``name``, ``type``, ``value``); None if the
+            kernel has no debugger.
+
+        Raises:
+            KernelNotFound, KernelDied, KernelBusy, GatewayUnavailable.
+        """
+        kernel = self._kernel(kernel_id)
+        connection = await self._connect(kernel)
+        features = (connection.info or {}).get("supported_features", ())
+        metadata = getattr(kernel.manager.kernel_spec, "metadata", {})
+        if "debugger" not in features and not metadata.get("debugger"):
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_TIME):
+                return (await connection.debug("inspectVariables")).get("variables", [])
+        except TimeoutError:
+            raise KernelBusy("The kernel's debugger did not answer.") from None
+        except ConnectionClosed as closed:
+            raise KernelDied(closed.ending.message) from closed
 
     def follow(self, kernel_id: str, msg_id: str, code: str) -> FollowedRun:
         """Return a run for a request that another client sends, which passes its messages on.

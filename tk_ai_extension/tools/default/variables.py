@@ -1,4 +1,8 @@
-"""Tools that inspect a Python kernel's variables without running code of their classes."""
+"""Tools that inspect a Python kernel's variables.
+
+An idle kernel runs no code of their classes. One that is running code is asked through its debugger, as
+JupyterLab's debugger panel does; that calls `__repr__`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ast
 import asyncio
 import json
 from contextlib import aclosing
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import Any
 
@@ -23,11 +28,16 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.output_text import sanitise
+from tk_ai_extension.model.output_text import cut, sanitise
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.workspace import Workspace
 
+MAX_VARIABLES = 200
+MAX_VALUE = 60
+"""Maximum characters of a debugger's value in a list."""
+MAX_DETAIL = 6000
+"""Maximum characters of a debugger's value."""
 ANSWER_WITHIN = 5.0
 """Seconds within which an idle kernel must start to answer; then the same time to finish."""
 
@@ -39,7 +49,7 @@ async def query_kernel(
     *,
     tool: str,
 ) -> Any:
-    """Run `kernel_variables` in the notebook's kernel and return its answer.
+    """Run `kernel_variables` in the notebook's kernel, or ask its debugger, and return the answer.
 
     Args:
         context: The context of the call.
@@ -48,13 +58,13 @@ async def query_kernel(
         tool: The tool's name, for error messages.
 
     Returns:
-        The answer, as JSON values.
+        The answer, as JSON values; with ``running`` if it is the debugger's.
 
     Raises:
         KernelNotFound: The notebook has no running kernel.
         KernelUnsupported: The kernel is not a Python kernel.
-        KernelBusy: The kernel is running code, or did not answer: it was interrupted, by this query's
-            timeout or a caller, or the connection was lost.
+        KernelBusy: The kernel is running code and its debugger does not know, or it did not answer: it was
+            interrupted, by this query's timeout or a caller, or the connection was lost.
         KernelDied: The kernel died or was restarted.
     """
     kernel_id = await context.workspace.kernel_id(context.caller, notebook, None, tool=tool)
@@ -67,7 +77,8 @@ async def query_kernel(
     )
 
     async with context.workspace.queries.turn(kernel_id):
-        await _check_idle(context.workspace, kernel_id, tool)
+        if await _is_running(context.workspace, kernel_id, tool):
+            return await _ask_debugger(context.workspace, kernel_id, call)
         # Even if the caller is cancelled: the kernel would still be answering.
         execution = await run_to_completion(_run(context, kernel_id, request))
     if execution.status == "timed_out":
@@ -90,20 +101,45 @@ async def query_kernel(
     return loads(ast.literal_eval(answer["data"]["text/plain"]))
 
 
-async def _check_idle(workspace: Workspace, kernel_id: str, tool: str) -> None:
-    """Check that a kernel can answer a query at once.
-
-    Raises:
-        KernelNotFound, KernelUnsupported, KernelBusy.
-    """
+async def _is_running(workspace: Workspace, kernel_id: str, tool: str) -> bool:
+    """Return whether a Python kernel is running code. Raises KernelNotFound, KernelUnsupported."""
     info = await workspace.kernels.info(kernel_id)
     if info.language != "python":
         raise KernelUnsupported(
             f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}.",
             hint="This tool needs a Python kernel. For other languages, use execute_ipython.",
         )
-    if info.state == "busy" or workspace.executions.active(kernel_id=kernel_id):
-        raise KernelBusy("The kernel is running code.")
+    return info.state == "busy" or workspace.executions.active(kernel_id=kernel_id) != []
+
+
+async def _ask_debugger(workspace: Workspace, kernel_id: str, call: Json) -> Any:
+    """Return the answer to a query from a kernel's debugger. Raises KernelBusy, KernelDied."""
+    listed = await workspace.kernels.debugger_variables(kernel_id)
+    if listed is None:
+        raise KernelBusy("The kernel is running code, and has no debugger.")
+    # Its other entries are groups, such as "special variables".
+    variables: dict[str, dict[str, str]] = {
+        each["name"]: each for each in listed if each["name"].isidentifier()
+    }
+    if call["query"] == "list":
+        pattern = call["pattern"] or "*"
+        found = [
+            {
+                "name": name,
+                "type": each["type"],
+                "value": cut(" ".join(each["value"].split()), MAX_VALUE),
+            }
+            for name, each in variables.items()
+            if fnmatchcase(name, pattern) and each["type"] != "module"
+        ]
+        more = max(0, len(found) - MAX_VARIABLES)
+        return {"variables": found[:MAX_VARIABLES], "more": more, "running": True}
+    each = variables.get(call["name"])
+    if each is None:
+        raise KernelBusy(
+            f"The kernel is running code, and its debugger lists no variable `{call['name']}` now."
+        )
+    return {"type": each["type"], "detail": cut(each["value"], MAX_DETAIL), "running": True}
 
 
 async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) -> Execution:
@@ -124,6 +160,9 @@ async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) 
     raise ToolError("The executor ended without a result.")
 
 
+RUNNING = "[The kernel is running code: values as they are now]"
+
+
 class Variable(BaseModel):
     """A variable."""
 
@@ -133,7 +172,7 @@ class Variable(BaseModel):
     size: int | None = None
     """Size in bytes, if it is cheap to determine."""
     value: str | None = None
-    """The value of numbers, short strings and similar types."""
+    """The value of numbers, short strings and similar types; of all types while code runs, cut."""
 
 
 class VariableList(Result):
@@ -141,9 +180,12 @@ class VariableList(Result):
 
     variables: list[Variable]
     more: int = 0
+    running: bool = False
+    """Whether the kernel is running code, which may change them."""
 
     def as_text(self) -> str:
-        lines = [
+        lines = [RUNNING] * self.running
+        lines += [
             f"{v.name}: {v.type}"
             + (f" {v.shape}" if v.shape else "")
             + (f" = {v.value}" if v.value is not None else "")
@@ -159,11 +201,13 @@ class VariableList(Result):
 async def list_variables(
     context: ToolContext, notebook: Notebook = None, pattern: str | None = None
 ) -> VariableList:
-    """List the kernel's variables: name, type, shape, size. `pattern`: such as `df*`. Python only."""
+    """List the kernel's variables, also of a busy one: name, type, shape. `pattern`: `df*`. Python only."""
     call = {"query": "list", "pattern": pattern}
     found = await query_kernel(context, notebook, call, tool="list_variables")
     return VariableList(
-        variables=[Variable(**entry) for entry in found["variables"]], more=found["more"]
+        variables=[Variable(**entry) for entry in found["variables"]],
+        more=found["more"],
+        running="running" in found,
     )
 
 
@@ -173,9 +217,11 @@ class VariableDetail(Result):
     name: str
     type: str
     detail: str
+    running: bool = False
+    """Whether the kernel is running code, which may change it."""
 
     def as_text(self) -> str:
-        return f"{self.name}: {self.type}\n{self.detail}"
+        return "\n".join([*[RUNNING] * self.running, f"{self.name}: {self.type}", self.detail])
 
 
 @tool("READ", command="var name")
@@ -188,7 +234,12 @@ async def inspect_variable(
     found = await query_kernel(context, notebook, call, tool="inspect_variable")
     if found is None:
         raise NotFound(f"No variable `{name}`.", hint="Call list_variables to see the variables.")
-    return VariableDetail(name=name, type=found["type"], detail=sanitise(found["detail"]))
+    return VariableDetail(
+        name=name,
+        type=found["type"],
+        detail=sanitise(found["detail"]),
+        running="running" in found,
+    )
 
 
 def _check_name(name: str) -> None:
