@@ -14,10 +14,10 @@ from scripts.docs.markdown import code, docstrings, page, sentence, table
 from tk_ai_extension.server.settings import ExtensionSettings
 
 BOUNDS = (
-    ("workspace.executions", "MAX_ACTIVE"),
+    ("workspace.execution_service", "MAX_ACTIVE"),
     ("workspace.runs", "MAX_WAITING"),
     ("workspace.runs", "MAX_WAITING_PER_CALLER"),
-    ("workspace.executions", "MAX_KEPT"),
+    ("workspace.execution_service", "MAX_KEPT"),
     ("workspace.workspace", "MAX_CALLERS"),
     ("workspace.workspace", "MAX_NOTEBOOKS"),
     ("notebooks.notebook", "MAX_CELLS"),

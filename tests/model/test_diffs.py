@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tk_ai_extension.model.cell_marked_text import parse, render
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.celltext import parse, render
 from tk_ai_extension.model.diffs import line_diff, text_edits
-from tk_ai_extension.model.merging import merge
 from tk_ai_extension.model.proposals import diff_lines
+from tk_ai_extension.model.three_way_merge import merge
 
 ROWS = 2_000
 LONG = 3.0

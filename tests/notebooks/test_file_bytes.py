@@ -18,10 +18,9 @@ from tests.corpus import notebooks
 from tests.notebooks.conftest import file_bench
 from tests.notebooks.forms import forms
 from tests.support.document_bench import DocumentBench, stream
+from tk_ai_extension.model.cell_marked_text import parse, render
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.celltext import parse, render
 from tk_ai_extension.model.errors import InvalidNotebook
-from tk_ai_extension.model.merging import merge
 from tk_ai_extension.model.operations import (
     Delete,
     Insert,
@@ -31,6 +30,7 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
     expecting,
 )
+from tk_ai_extension.model.three_way_merge import merge
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.reading import read_notebook
 

@@ -12,8 +12,8 @@ import pytest
 from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import DocumentBench, sources, stream
 from tests.support.faults import LoopMeter
+from tk_ai_extension.model.cell_marked_text import render
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.celltext import render
 from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
 

@@ -32,7 +32,7 @@ from tk_ai_extension.model.operations import (
     Replace,
     expecting,
 )
-from tk_ai_extension.notebooks.cellforms import empty_notebook
+from tk_ai_extension.notebooks.notebook_json import empty_notebook
 
 OLD: Json = {
     "metadata": {"name": "old"},

@@ -17,7 +17,7 @@ from tests.support.document_bench import (
     stream,
 )
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.executions import Execution
+from tk_ai_extension.model.execution_events import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, ReplaceOutput, StreamEdit

@@ -10,7 +10,7 @@ from typing import Any
 
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 from tk_ai_extension.kernels.kernel_service import KernelService
-from tk_ai_extension.model.executions import (
+from tk_ai_extension.model.execution_events import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,

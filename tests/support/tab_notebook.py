@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import stream_text
-from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks import notebook_json
 
 
 class TabNotebook:
@@ -55,7 +55,7 @@ class TabNotebook:
         self.rest = content
         self._cell_at: dict[str, int] = {}
         for cell in self.cells:
-            cell["source"] = cellforms.joined(cell["source"])
+            cell["source"] = notebook_json.joined(cell["source"])
             cell.setdefault("id", str(uuid.uuid4()))
             self._touch(cell)
         self._order_at = self._rest_at = self._next()
@@ -128,7 +128,7 @@ class TabNotebook:
         cells = [dict(cell) for cell in self.cells]
         for cell in cells:
             cell.pop("execution_state", None)
-            if not cellforms.has_ids((self.rest["nbformat"], self.rest["nbformat_minor"])):
+            if not notebook_json.has_ids((self.rest["nbformat"], self.rest["nbformat_minor"])):
                 del cell["id"]
         return {**self.rest, "cells": cells}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.workspace.executions import Executions
+from tk_ai_extension.workspace.execution_service import ExecutionService
 
 
 async def prints(harness, text):
@@ -14,7 +14,7 @@ async def prints(harness, text):
 async def test_over_the_bound_the_oldest_outputs_go_and_the_answer_says_so(harness):
     workspace = harness.workspace
     # Room for the output of about one execution.
-    workspace.executions = Executions(
+    workspace.executions = ExecutionService(
         workspace.kernels,
         workspace.queue,
         workspace.journal,

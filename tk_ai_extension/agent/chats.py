@@ -29,7 +29,6 @@ from tk_ai_extension.model.agent_errors import (
 )
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     LimitReached,
@@ -39,6 +38,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.paths import is_deleted
+from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import NetChange, TakenBack, net_changes, undo_entries

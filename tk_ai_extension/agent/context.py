@@ -30,9 +30,9 @@ from tk_ai_extension.agent.requests import (
 from tk_ai_extension.mcp.calls import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
-from tk_ai_extension.model.encoding import encodable_text
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.output_text import shorten
+from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Image, Registry, ToolContext
 from tk_ai_extension.tools.runs import present

@@ -56,8 +56,8 @@ def stored_notebook(path: str, shown: str) -> tuple[StoredNotebook, Snapshot]:
 
 
 def _show(session: Session, name: str, path: str, args: Namespace) -> int:
+    from tk_ai_extension.model.cell_marked_text import render
     from tk_ai_extension.model.cells import counted
-    from tk_ai_extension.model.celltext import render
     from tk_ai_extension.model.errors import ToolError
 
     shown = os.path.relpath(path, session.project.root)

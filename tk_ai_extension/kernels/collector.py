@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.execution_events import StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,
@@ -18,6 +17,7 @@ from tk_ai_extension.model.outputs import (
     ReplaceOutput,
     StreamEdit,
 )
+from tk_ai_extension.model.strict_json import encodable
 
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 """Bytes of one execution's outputs that are kept by default."""

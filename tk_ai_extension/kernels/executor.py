@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES, OutputCollector, integer
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.encoding import encodable
-from tk_ai_extension.model.executions import (
+from tk_ai_extension.model.execution_events import (
     INTERRUPT_IGNORED,
     EndStatus,
     Execution,
@@ -23,6 +22,7 @@ from tk_ai_extension.model.executions import (
     Started,
 )
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.strict_json import encodable
 
 log = logging.getLogger(__name__)
 

@@ -24,10 +24,10 @@ from tk_ai_extension.kernels.process import (
     process_end,
 )
 from tk_ai_extension.model.background import BackgroundTasks
-from tk_ai_extension.model.encoding import MALFORMED
 from tk_ai_extension.model.errors import GatewayUnavailable
-from tk_ai_extension.model.executions import ExecutionRequest
+from tk_ai_extension.model.execution_events import ExecutionRequest
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.strict_json import MALFORMED
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from tk_ai_extension.kernels.process import local_process
 from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
-from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
+from tk_ai_extension.model.execution_events import Execution, ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from mcp.shared.exceptions import MCPError
 from tk_ai_extension.mcp import MODE, McpClient
 from tk_ai_extension.mcp.approvals import Context, ElicitingApprover
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     PermissionRequired,
@@ -29,6 +28,7 @@ from tk_ai_extension.model.errors import (
     UnknownTool,
 )
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.strict_json import encodable, encodable_text
 from tk_ai_extension.tools.registry import Result, Tool, ToolContext
 from tk_ai_extension.workspace.permissions import MODES, capped
 from tk_ai_extension.workspace.workspace import Workspace

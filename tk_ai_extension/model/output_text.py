@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, cast
 
-from tk_ai_extension.model.htmltext import html_text
+from tk_ai_extension.model.html_to_text import html_text
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
 

@@ -39,7 +39,7 @@ from tk_ai_extension.model.errors import (
     save_error,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.document import Make, NotebookText
 from tk_ai_extension.notebooks.reading import StoredNotebook, keyed, read_notebook
 
@@ -423,7 +423,7 @@ class ContentsNotebooks:
 
 def _text_of(content: Json, path: str) -> StoredNotebook:
     """Return a manager's notebook; one that it has converted from an old format is not written."""
-    text = json.dumps(cellforms.without_transient(content))
+    text = json.dumps(notebook_json.without_transient(content))
     notebook = read_notebook(text.encode(), path)
     original: Any = notebook.metadata.get("orig_nbformat")
     if not isinstance(original, int) or original >= notebook.nbformat[0]:

@@ -25,9 +25,9 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Insert, Operation
-from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.cellforms import new_cell_id
+from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.notebook import Notebook
+from tk_ai_extension.notebooks.notebook_json import new_cell_id
 from tk_ai_extension.notebooks.outputs import (
     CellOutputWriter,
     Find,
@@ -437,7 +437,7 @@ class StoredDocument(NotebookDocument):
         for running in runs:
             if (cell := running.find(snapshot)) is None:
                 continue
-            outputs = cellforms.stored_outputs(running.outputs(), as_lines=notebook.as_lines)
+            outputs = notebook_json.stored_outputs(running.outputs(), as_lines=notebook.as_lines)
             values: Json = {"outputs": outputs, "execution_count": running.execution_count}
             index = snapshot.index(cell)
             bodies[index] = notebook.updated(index, values)

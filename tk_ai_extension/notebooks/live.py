@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import (
     Conflict,
     InvalidNotebook,
@@ -35,10 +34,11 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
 )
 from tk_ai_extension.model.paths import aliases
-from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.cellforms import new_cell_id
+from tk_ai_extension.model.strict_json import encodable
+from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.files import NotebookFiles
+from tk_ai_extension.notebooks.notebook_json import new_cell_id
 from tk_ai_extension.notebooks.outputs import (
     Find,
     OutputSink,
@@ -472,7 +472,7 @@ class LiveEdit:
     def _agree(self, shown: Snapshot, stored: Snapshot) -> bool:
         """Return whether the cells that the edit changed are equal in the tab and in the file."""
         there = self.by_id(shown)
-        if cellforms.has_ids(stored.nbformat):
+        if notebook_json.has_ids(stored.nbformat):
             found = {cell.id: cell for cell in stored.cells}
         elif len(there) == len(stored.cells):
             found = dict(zip(there, stored.cells, strict=True))

@@ -24,7 +24,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import DELETED, moved
-from tk_ai_extension.notebooks import cellforms
+from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.outputs import CellOutputWriter, OutputSaver, RunningOutputs
 from tk_ai_extension.notebooks.transactions import LoadedNotebook
 
@@ -226,7 +226,7 @@ class Notebook:
             notebook = stored.raw()
             cells = cast("list[Any]", notebook["cells"])
             for index, run in running.items():
-                outputs = cellforms.stored_outputs(run.outputs(), as_lines=stored.as_lines)
+                outputs = notebook_json.stored_outputs(run.outputs(), as_lines=stored.as_lines)
                 more = {"outputs": outputs, "execution_count": run.execution_count}
                 cells[index] = {**cells[index], **more}
             return notebook

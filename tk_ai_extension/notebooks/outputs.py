@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import (
     CellNotFound,
     InvalidNotebook,
@@ -38,6 +37,7 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     summarise,
 )
+from tk_ai_extension.model.strict_json import encodable, encodable_text
 from tk_ai_extension.notebooks.transactions import EditTransaction
 
 _log = logging.getLogger(__name__)

@@ -26,12 +26,12 @@ from tk_ai_extension.model.cells import (
     Snapshot,
     cell_keys,
 )
-from tk_ai_extension.model.encoding import encodable, loads, may_escape
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
-from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.cellforms import JsonForm, Member, scan_object, skip
+from tk_ai_extension.model.strict_json import encodable, loads, may_escape
+from tk_ai_extension.notebooks import notebook_json
+from tk_ai_extension.notebooks.notebook_json import JsonLayout, JsonMember, scan_object, skip
 
 MAX_WARNINGS = 20
 CELL_DEPTH = 2
@@ -82,7 +82,7 @@ class StoredNotebook:
     after: bytes = b""
     faults: tuple[str, ...] = ()
     cell_faults: tuple[tuple[str, ...], ...] = ()
-    form: JsonForm = field(default_factory=JsonForm)
+    form: JsonLayout = field(default_factory=JsonLayout)
     as_lines: bool = True
     key_order: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     converted: tuple[Json, ...] | None = None
@@ -140,7 +140,7 @@ class StoredNotebook:
 
     def content(self, index: int) -> CellContent:
         """Return the whole content of a cell."""
-        return cellforms.content_of(self.cell_json(index), self.nbformat)
+        return notebook_json.content_of(self.cell_json(index), self.nbformat)
 
     def raw(self) -> Json:
         """Return the whole notebook as JSON, parsed cell by cell to release the GIL in between."""
@@ -177,7 +177,7 @@ class StoredNotebook:
         for number, cell in cells.items():
             slot = int(number)
             old = self.cell_json(slot) if slot >= 0 else {}
-            contents[slot] = cellforms.content_of({**old, **cell}, self.nbformat)
+            contents[slot] = notebook_json.content_of({**old, **cell}, self.nbformat)
         return self.edited(order, contents)
 
     def replaced(self, bodies: Mapping[int, EncodedCell]) -> StoredNotebook:
@@ -217,7 +217,7 @@ class StoredNotebook:
         for first, end in order:
             for slot in range(first, min(end, 0)):
                 body = self.encoded(contents[slot])
-                cell_id = cellforms.id_of(body.stored, self.nbformat)
+                cell_id = notebook_json.id_of(body.stored, self.nbformat)
                 cells.append(read_cell(body.stored, cell_id or "", cell_id))
                 faults.append(_cell_faults(body.stored))
                 chunks += between, body.data
@@ -242,8 +242,8 @@ class StoredNotebook:
 
     def encoded(self, content: CellContent) -> EncodedCell:
         """Return a new cell in the form of the others."""
-        stored = cellforms.stored_cell(content, as_lines=self.as_lines)
-        members = cellforms.ordered_like(stored, self.key_order.get(content.type, ()))
+        stored = notebook_json.stored_cell(content, as_lines=self.as_lines)
+        members = notebook_json.ordered_like(stored, self.key_order.get(content.type, ()))
         text = self.form.dumps_object(members, self.form.line(CELL_DEPTH) or None)
         return EncodedCell(text.encode("utf-8"), stored)
 
@@ -264,7 +264,7 @@ class StoredNotebook:
     def _changed(self, index: int, after: CellContent) -> EncodedCell | None:
         """Return a cell with a new content; None if it is the same."""
         stored = self.cell_json(index)
-        before = cellforms.content_of(stored, self.nbformat)
+        before = notebook_json.content_of(stored, self.nbformat)
         values = _changed_fields(stored, before, after, as_lines=self.as_lines)
         return self.updated(index, values) if values else None
 
@@ -281,14 +281,14 @@ def _changed_fields(
     }
     if after.source != before.source:
         text = isinstance(stored.get("source"), str)
-        values["source"] = after.source if text else cellforms.split(after.source)
+        values["source"] = after.source if text else notebook_json.split(after.source)
     if after.type != before.type:
         values["cell_type"] = after.type
         gone = {"attachments"} if after.type == "code" else {"outputs", "execution_count"}
         values |= {name: GONE for name in gone if name in stored}
     if after.type == "code":
         if after.outputs != before.outputs or "outputs" not in stored:
-            values["outputs"] = cellforms.stored_outputs(after.outputs, as_lines=as_lines)
+            values["outputs"] = notebook_json.stored_outputs(after.outputs, as_lines=as_lines)
         if after.execution_count != before.execution_count or "execution_count" not in stored:
             values["execution_count"] = after.execution_count
     return values
@@ -364,7 +364,7 @@ def read_notebook(data: bytes, path: str) -> StoredNotebook:
         before=cut(slice(0, first)),
         chunks=chunks,
         after=cut(slice(last, None)),
-        form=JsonForm.of(text, start, members),
+        form=JsonLayout.of(text, start, members),
     )
 
 
@@ -378,7 +378,7 @@ def _decoded(data: bytes, path: str) -> str:
         raise _Place(path, before).invalid("the file is not UTF-8", len(before)) from error
 
 
-def _scanned(text: str, start: int, place: _Place) -> list[Member]:
+def _scanned(text: str, start: int, place: _Place) -> list[JsonMember]:
     if text[start] != "{":
         raise place.invalid("the file does not hold a JSON object", start)
     try:
@@ -393,11 +393,11 @@ def _scanned(text: str, start: int, place: _Place) -> list[Member]:
     return members
 
 
-def _number(member: Member | None) -> int | None:
-    return None if member is None else cellforms.whole_number(member.value)
+def _number(member: JsonMember | None) -> int | None:
+    return None if member is None else notebook_json.whole_number(member.value)
 
 
-def _check(array: Member, place: _Place) -> None:
+def _check(array: JsonMember, place: _Place) -> None:
     assert array.spans is not None
     for number, cell in enumerate(array.value):
         if isinstance(cell, dict) and cell.get("cell_type") in CELL_TYPES:  # pyrefly: ignore[unknown-argument-type]
@@ -413,11 +413,11 @@ def _check(array: Member, place: _Place) -> None:
 def _index(stored: list[Json], around: Json) -> StoredNotebook:
     """Return a notebook without its bytes, from its cells and its other fields."""
     nbformat = (
-        cellforms.whole_number(around.get("nbformat")) or 4,
-        cellforms.whole_number(around.get("nbformat_minor")) or 0,
+        notebook_json.whole_number(around.get("nbformat")) or 4,
+        notebook_json.whole_number(around.get("nbformat_minor")) or 0,
     )
     metadata: Any = around.get("metadata")
-    ids = cellforms.ids_of(stored, nbformat)
+    ids = notebook_json.ids_of(stored, nbformat)
     keys = cell_keys(ids)
     return StoredNotebook(
         cells=tuple(read_cell(stored[number], key, ids[number]) for number, key in enumerate(keys)),
@@ -428,12 +428,12 @@ def _index(stored: list[Json], around: Json) -> StoredNotebook:
         cell_faults=tuple(map(_cell_faults, stored)),
         as_lines=_as_lines(stored[:_SHOWN]),
         key_order={cell["cell_type"]: tuple(cell) for cell in reversed(stored[:_SHOWN])},
-        is_named=cellforms.has_ids(nbformat) and keys == ids,
+        is_named=notebook_json.has_ids(nbformat) and keys == ids,
     )
 
 
 def _converted(
-    data: bytes, notebook: Mapping[str, Member], place: _Place, start: int
+    data: bytes, notebook: Mapping[str, JsonMember], place: _Place, start: int
 ) -> StoredNotebook:
     """Return a notebook of nbformat 1 to 3, as nbformat converts it; its cells have no ids."""
     import nbformat  # Slow to import and rarely needed.
@@ -483,10 +483,10 @@ def read_cell(stored: Json, key: str, cell_id: str | None) -> Cell:
         {
             "key": key,
             "type": kind,
-            "source": cellforms.joined(stored.get("source")),
+            "source": notebook_json.joined(stored.get("source")),
             "id": cell_id,
-            "metadata": metadata if metadata == {} else cellforms.metadata_of(stored),
-            "execution_count": count if type(count) is int else cellforms.whole_number(count),
+            "metadata": metadata if metadata == {} else notebook_json.metadata_of(stored),
+            "execution_count": count if type(count) is int else notebook_json.whole_number(count),
             "outputs": summarise_stored(outputs) if outputs else _NO_OUTPUTS,
         }
     )
@@ -528,7 +528,7 @@ def _notebook_faults(notebook: Mapping[str, Any]) -> Iterator[str]:
 def _cell_faults(cell: Json) -> tuple[str, ...]:
     """Return the problems of a cell that is an object with a valid type; invalid fields are ignored."""
     faults: list[str] = []
-    if cellforms.text_of(cell.get("source")) is None:
+    if notebook_json.text_of(cell.get("source")) is None:
         faults.append("`source` is missing or not text")
     if not isinstance(cell.get("metadata"), dict):
         faults.append("`metadata` is missing or not an object")
@@ -541,7 +541,7 @@ def _cell_faults(cell: Json) -> tuple[str, ...]:
 
 def id_faults(ids: Sequence[str | None], nbformat: tuple[int, int]) -> Iterator[str]:
     """Yield the problems of the ids of a notebook's cells."""
-    if not cellforms.has_ids(nbformat):
+    if not notebook_json.has_ids(nbformat):
         return
     if None in ids:
         missing = ids.count(None)
@@ -638,7 +638,7 @@ class TabReplica:
         known, changed = self._snapshot, self._changed & self._stored.keys()
         for cell_id in changed:
             stored = self._stored[cell_id]
-            own = cellforms.id_of(stored, self._nbformat)
+            own = notebook_json.id_of(stored, self._nbformat)
             self._cells[cell_id] = read_cell(stored, cell_id, own)
             # In a tab each cell has a unique id, in any format.
             (self._unnamed.discard if own == cell_id else self._unnamed.add)(cell_id)
@@ -669,16 +669,16 @@ class TabReplica:
 
     def content(self, index: int) -> CellContent:
         """Return the whole content of a cell."""
-        return cellforms.content_of(self._stored[self.ids[index]], self._nbformat)
+        return notebook_json.content_of(self._stored[self.ids[index]], self._nbformat)
 
     def raw(self) -> Json:
         """Return the whole notebook as JSON."""
         cells = [dict(self._stored[cell_id]) for cell_id in self.ids]
-        if not cellforms.has_ids(self._nbformat):
+        if not notebook_json.has_ids(self._nbformat):
             for cell in cells:
                 cell.pop("id", None)
         major, minor = self._nbformat
-        return cellforms.without_transient(
+        return notebook_json.without_transient(
             {
                 "cells": cells,
                 "metadata": self._metadata,

@@ -15,7 +15,6 @@ from typing import Any
 
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.diffs import text_edits
-from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import (
@@ -32,8 +31,9 @@ from tk_ai_extension.model.operations import (
     mark,
     move_place,
 )
-from tk_ai_extension.notebooks import cellforms
-from tk_ai_extension.notebooks.cellforms import new_cell_id, same_outputs
+from tk_ai_extension.model.strict_json import encodable
+from tk_ai_extension.notebooks import notebook_json
+from tk_ai_extension.notebooks.notebook_json import new_cell_id, same_outputs
 
 _id = attrgetter("id")
 
@@ -163,7 +163,7 @@ class EditTransaction:
         content = replace(
             content,
             id=cell_id,
-            metadata=cellforms.metadata_of({"metadata": dict(content.metadata)}),
+            metadata=notebook_json.metadata_of({"metadata": dict(content.metadata)}),
             execution_count=content.execution_count if code else None,
             outputs=content.outputs if code else (),
         )
@@ -184,7 +184,7 @@ class EditTransaction:
         return insert_place(operation.index, len(self.order), self._snapshot.path)
 
     def _id_for(self, content: CellContent, *, restores: bool) -> str | None:
-        if not cellforms.has_ids(self._snapshot.nbformat):
+        if not notebook_json.has_ids(self._snapshot.nbformat):
             return None
         if content.id and not self._is_taken(content.id):
             return content.id
@@ -205,7 +205,7 @@ class EditTransaction:
 
     def _replace(self, operation: Replace) -> None:
         slot, before = self._expected(operation.cell, operation.expect)
-        after = cellforms.retyped(before, operation.type or before.type)
+        after = notebook_json.retyped(before, operation.type or before.type)
         after = replace(after, source=operation.source)
         if not operation.keep_outputs:
             after = replace(after, outputs=(), execution_count=None)
@@ -399,7 +399,7 @@ def anchored(snapshot: Snapshot, operations: Sequence[Operation]) -> list[Operat
     Raises:
         InvalidArguments: An index is out of range.
     """
-    if not cellforms.has_ids(snapshot.nbformat):
+    if not notebook_json.has_ids(snapshot.nbformat):
         return expecting(snapshot, operations)
     order = [cell.key for cell in snapshot.cells]
     # A cell without a unique id is also addressed by its index.
@@ -475,7 +475,7 @@ def inverse(change: Change) -> Change:
 
 
 def _stored(content: CellContent, cell_id: str) -> Json:
-    return encodable({**cellforms.stored_cell(content, as_lines=False), "id": cell_id})
+    return encodable({**notebook_json.stored_cell(content, as_lines=False), "id": cell_id})
 
 
 def _edits(old: str, new: str) -> list[Json]:

@@ -32,7 +32,6 @@ from pydantic import (
 from pydantic_core import PydanticSerializationError
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.encoding import encodable, encodable_text
 from tk_ai_extension.model.errors import (
     ApprovalOutdated,
     InternalError,
@@ -46,6 +45,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
+from tk_ai_extension.model.strict_json import encodable, encodable_text
 from tk_ai_extension.workspace.permission_requests import Approval, Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionDecision
 from tk_ai_extension.workspace.workspace import Workspace

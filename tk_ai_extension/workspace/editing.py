@@ -18,8 +18,8 @@ from tk_ai_extension.model.operations import (
     Operation,
     Replace,
 )
-from tk_ai_extension.notebooks.cellforms import empty_notebook
 from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.notebook_json import empty_notebook
 from tk_ai_extension.workspace.files import read_if_exists
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.workspace import Workspace

@@ -14,7 +14,12 @@ from typing import Literal, Protocol
 from tk_ai_extension.kernels.executor import FollowedRun
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, LimitReached, ToolError
-from tk_ai_extension.model.executions import Execution, ExecutionRequest, RunStatus, StatusEvent
+from tk_ai_extension.model.execution_events import (
+    Execution,
+    ExecutionRequest,
+    RunStatus,
+    StatusEvent,
+)
 from tk_ai_extension.model.outputs import OutputBuffer, json_size
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Incarnation, Notebook
@@ -393,7 +398,7 @@ class Run:
 
 
 class RunSupervisor(Protocol):
-    """Supervises the kernel of one run. `Executions` calls its methods."""
+    """Supervises the kernel of one run. `ExecutionService` calls its methods."""
 
     async def before_step(self, run: Run, step: Step) -> None:
         """Prepare the kernel before the step's code is sent.

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.outputs import summarise
+from tk_ai_extension.model.strict_json import encodable
 
 MAX_OUTPUTS = 1_000_000
 """Approximate maximum characters of one cell's outputs. Larger ones are not stored."""

@@ -27,8 +27,8 @@ from tk_ai_extension.model.operations import (
     Replace,
     SetOutputs,
 )
-from tk_ai_extension.notebooks.cellforms import same_outputs
 from tk_ai_extension.notebooks.document import NotebookDocument
+from tk_ai_extension.notebooks.notebook_json import same_outputs
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry

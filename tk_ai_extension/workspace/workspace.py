@@ -29,7 +29,7 @@ from tk_ai_extension.notebooks.notebook import Incarnation, Incarnations, Notebo
 from tk_ai_extension.notebooks.pages import Tab
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
-from tk_ai_extension.workspace.executions import Executions
+from tk_ai_extension.workspace.execution_service import ExecutionService
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import ActivityFeed, Commits, Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
@@ -330,12 +330,12 @@ class Workspace:
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
     limits: Limits = Limits()
     notebooks: NotebookManager = field(init=False)
-    executions: Executions = field(init=False)
+    executions: ExecutionService = field(init=False)
     python: PythonSessions = field(init=False)
 
     def __post_init__(self) -> None:
         self.notebooks = NotebookManager(self.by_path)
-        self.executions = Executions(
+        self.executions = ExecutionService(
             self.kernels,
             self.queue,
             self.journal,

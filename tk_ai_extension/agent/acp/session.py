@@ -68,8 +68,8 @@ from tk_ai_extension.model.agent_errors import (
     ModelFailed,
     NoModel,
 )
-from tk_ai_extension.model.encoding import encodable
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.strict_json import encodable
 from tk_ai_extension.workspace.private_socket import PrivateSocket, comes_from
 
 logger = logging.getLogger(__name__)

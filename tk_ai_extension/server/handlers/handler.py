@@ -17,9 +17,9 @@ from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError, RequestHandler, authenticated, stream_request_body
 
 from tk_ai_extension.model.callers import Caller, checked_key
-from tk_ai_extension.model.encoding import dumps, loads
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.strict_json import dumps, loads
 from tk_ai_extension.server.services import RouteError
 
 if TYPE_CHECKING:

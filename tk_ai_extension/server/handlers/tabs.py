@@ -31,8 +31,8 @@ from jupyter_core.utils import ensure_async
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from tk_ai_extension.model.encoding import encodable_text, loads
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
+from tk_ai_extension.model.strict_json import encodable_text, loads
 from tk_ai_extension.notebooks.pages import MAX_NAME, Page, Pages
 from tk_ai_extension.server.handlers.handler import (
     RESOURCE,

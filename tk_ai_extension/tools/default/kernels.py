@@ -13,7 +13,7 @@ from tk_ai_extension.model.errors import KernelNotFound
 from tk_ai_extension.tools.changes import KernelChangePlan, Verb
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, path_of_kernel, tool
-from tk_ai_extension.workspace.executions import Cancellation
+from tk_ai_extension.workspace.execution_service import Cancellation
 
 KernelId = str | None
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model import celltext
+from tk_ai_extension.model import cell_marked_text
 from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot, counted
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
@@ -221,8 +221,10 @@ class NotebookRead(Result):
     warnings: list[str] = Field(default_factory=list)
 
     def as_text(self) -> str:
-        warnings = "".join(f"{celltext.WARNING}{warning}\n" for warning in self.warnings)
-        more = f"\n{celltext.MORE_CELLS}cells={self.next_range!r}]" if self.next_range else ""
+        warnings = "".join(f"{cell_marked_text.WARNING}{warning}\n" for warning in self.warnings)
+        more = (
+            f"\n{cell_marked_text.MORE_CELLS}cells={self.next_range!r}]" if self.next_range else ""
+        )
         return f"{warnings}{self.text.removesuffix(chr(10)) if more else self.text}{more}"
 
 
@@ -252,7 +254,9 @@ async def read_notebook(
     if view == "editable":
         shown = _within(chosen, lambda cell: cell.source, budget)
         partial = len(shown) < len(snapshot.cells)
-        content = celltext.render(snapshot, [*map(snapshot.index, shown)] if partial else None)
+        content = cell_marked_text.render(
+            snapshot, [*map(snapshot.index, shown)] if partial else None
+        )
     else:
         texts = await _readings(document, chosen, budget)
         shown = chosen[: len(texts)]
@@ -261,7 +265,7 @@ async def read_notebook(
         editing.mark_seen(workspace, caller, snapshot, shown)
     else:
         # Parts of cells: they do not count as read, and cannot be written back.
-        content, shown = celltext.select_lines(content, lines), []
+        content, shown = cell_marked_text.select_lines(content, lines), []
     return NotebookRead(
         notebook=document.path,
         revision=snapshot.revision,
@@ -346,7 +350,7 @@ def _reading_text(
         notes = cell.prompt
         if (known := state.get(cell.key, "never")) not in ("fresh", "never"):
             notes += f" {known}"
-        parts += [f"{celltext.marker(snapshot, cell)}{notes}", text]
+        parts += [f"{cell_marked_text.marker(snapshot, cell)}{notes}", text]
     return "\n".join(parts)
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from tk_ai_extension.model.background import run_to_completion
-from tk_ai_extension.model.encoding import loads
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelBusy,
@@ -26,9 +25,10 @@ from tk_ai_extension.model.errors import (
     NotFound,
     ToolError,
 )
-from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
+from tk_ai_extension.model.execution_events import Execution, ExecutionRequest, Started
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import cut, sanitise
+from tk_ai_extension.model.strict_json import loads
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.workspace import Workspace

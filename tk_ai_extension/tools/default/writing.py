@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tk_ai_extension.model import celltext
+from tk_ai_extension.model import cell_marked_text
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidNotebook
-from tk_ai_extension.model.merging import merge
+from tk_ai_extension.model.three_way_merge import merge
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.changes import (
     CellsChanged,
@@ -44,7 +44,7 @@ async def write_notebook(
     marker deletes its cell; a marker without id adds one. Creates a missing notebook.
     """
     workspace = context.workspace
-    parsed = celltext.parse(text)
+    parsed = cell_marked_text.parse(text)
     path = workspace.path(context.caller, notebook or parsed.path, tool="write_notebook")
     if not await workspace.store.exists(path):
         # Merge with an empty notebook first, so that markers with ids fail before it is created.

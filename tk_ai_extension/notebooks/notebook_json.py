@@ -19,8 +19,8 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import CellContent, CellType
-from tk_ai_extension.model.encoding import UNSAFE, encodable_text, shareable
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.strict_json import UNSAFE, encodable_text, shareable
 
 _JSON_MIME = re.compile(r"application/(.*\+)?json\Z")
 _SPLIT_MIMES = frozenset(("application/javascript", "image/svg+xml"))
@@ -294,7 +294,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JsonMember:
     """A member of an object.
 
     Attributes:
@@ -321,7 +321,7 @@ def skip(text: str, at: int) -> int:
     return match.end()
 
 
-def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[Member], int]:
+def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[JsonMember], int]:
     """Return the members of the object that starts at ``at``, and the object's end.
 
     Args:
@@ -336,7 +336,7 @@ def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[Me
     >>> [(member.key, member.start, member.end, member.spans) for member in members], end
     ([('a', 6, 7, None), ('b', 14, 20, ((15, 16), (18, 19)))], 21)
     """
-    members: list[Member] = []
+    members: list[JsonMember] = []
     at = skip(text, at + 1)
     if text[at : at + 1] == "}":
         return members, at + 1
@@ -350,10 +350,10 @@ def scan_object(text: str, at: int, arrays: Sequence[str] = ()) -> tuple[list[Me
         start = skip(text, colon + 1)
         if key in arrays and text[start : start + 1] == "[":
             value, spans, end = scan_array(text, start)
-            members.append(Member(key, at, start, end, value, spans))
+            members.append(JsonMember(key, at, start, end, value, spans))
         else:
             value, end = _decode(text, start)
-            members.append(Member(key, at, start, end, value))
+            members.append(JsonMember(key, at, start, end, value))
         comma = _comma(text, end)
         if comma is None:
             return members, _close(text, end, "}")
@@ -392,7 +392,7 @@ def _close(text: str, end: int, bracket: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonForm:
+class JsonLayout:
     r"""The layout of a JSON text, so that new values look like their neighbours.
 
     Attributes:
@@ -410,7 +410,7 @@ class JsonForm:
     ensure_ascii: bool = False
 
     @classmethod
-    def of(cls, text: str, at: int, members: Sequence[Member]) -> JsonForm:
+    def of(cls, text: str, at: int, members: Sequence[JsonMember]) -> JsonLayout:
         """Return the layout of a text, determined from the object at ``at`` and its members."""
         sample = text if len(text) <= _LOOKED_AT else text[:_LOOKED_AT]
         ensure_ascii = sample.isascii() and _ESCAPED_TEXT.search(sample) is not None

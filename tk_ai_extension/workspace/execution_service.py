@@ -25,7 +25,7 @@ from tk_ai_extension.model.errors import (
     NotFound,
     ToolError,
 )
-from tk_ai_extension.model.executions import (
+from tk_ai_extension.model.execution_events import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
@@ -102,7 +102,7 @@ Cancellation = Literal["ended", "waiting", "ignored"]
 """The outcome of a cancellation: ended; not started yet, so that it will end then; or still running."""
 
 
-class Executions:
+class ExecutionService:
     """All runs of a server.
 
     Args:

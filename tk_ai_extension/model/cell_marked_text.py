@@ -11,7 +11,7 @@ import pandas as pd
 Each marker line starts a cell. The source is the text up to the next marker, without the final
 newline. A source line that begins with ``# %%`` is escaped by one more ``%``. Markers have no hash:
 the revision in the header applies to all sources below it. This module renders and parses the text;
-`model.merging` merges it into the notebook.
+`model.three_way_merge` merges it into the notebook.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tk_ai_extension.model.cell_marked_text import CellRef, ParsedCell, ParsedText
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
-from tk_ai_extension.model.celltext import CellRef, ParsedCell, ParsedText
 from tk_ai_extension.model.diffs import Difference, differences, longest_increasing
 from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.model.json_values import Json

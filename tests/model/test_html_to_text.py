@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tk_ai_extension.model.htmltext import html_text
+from tk_ai_extension.model.html_to_text import html_text
 
 
 @pytest.mark.proves("out:mime")
