@@ -35,7 +35,7 @@ SENT: tuple[Any, ...] = (
     models.PermissionEvent,
     CellRun,
     # Changes to notebooks, and code that the page asks for.
-    models.NetChanges,
+    models.CombinedChanges,
     models.UndoneChanges,
     models.UndoneTurn,
     models.CompletedCode,

@@ -11,10 +11,10 @@ import type {
   ErrorInfo,
   Mode,
   ModelsInfo,
-  NetChange,
-  NetChanges,
+  CombinedChange,
+  CombinedChanges,
   StandingInfo,
-  TakenBack,
+  UndoResult,
   UndoneChanges,
   UndoneTurn,
   VariableList
@@ -146,12 +146,15 @@ export class ChatApi {
    *
    * @param cells - The keys of the cells; default: all.
    */
-  async changesIn(notebook: string, cells: readonly string[] = []): Promise<readonly NetChange[]> {
+  async changesIn(
+    notebook: string,
+    cells: readonly string[] = []
+  ): Promise<readonly CombinedChange[]> {
     const query = new URLSearchParams([
       ['notebook', notebook],
       ...cells.map(cell => ['cell', cell])
     ]);
-    return (await this._json<NetChanges>('GET', `changes?${query}`)).changes;
+    return (await this._json<CombinedChanges>('GET', `changes?${query}`)).changes;
   }
 
   /** Keep changes in a notebook. */
@@ -160,7 +163,7 @@ export class ChatApi {
   }
 
   /** Undo changes in a notebook. A cell that was edited since is left. */
-  async undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[]> {
+  async undo(notebook: string, entries: ICellsByEntry): Promise<UndoResult[]> {
     const body = { notebook, entries };
     const { undone, missing } = await this._json<UndoneChanges>('POST', 'changes/undo', body);
     const left = missing.flatMap(entry => entries[entry] ?? []);
@@ -168,13 +171,13 @@ export class ChatApi {
   }
 
   /** Restore a chat and its notebooks to before a turn. */
-  async restore(id: string, turn: string): Promise<readonly TakenBack[]> {
+  async restore(id: string, turn: string): Promise<readonly UndoResult[]> {
     return (await this._json<UndoneTurn>('POST', `chats/${id}/restore`, { turn })).notebooks;
   }
 
   /** Return what a turn changed by cell, without what is undone. */
-  async netChanges(id: string, turn: string): Promise<readonly NetChange[]> {
-    return (await this._json<NetChanges>('GET', `chats/${id}/changes/${turn}`)).changes;
+  async combinedChanges(id: string, turn: string): Promise<readonly CombinedChange[]> {
+    return (await this._json<CombinedChanges>('GET', `chats/${id}/changes/${turn}`)).changes;
   }
 
   /** Export a chat as Markdown or as a notebook. */

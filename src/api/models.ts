@@ -54,9 +54,10 @@ export interface AgentSlashCommand {
   name: string;
   description: string;
 }
-/** The turn started: Claude is asked. */
-export interface BeganEvent extends EventHead {
-  kind: 'began';
+/** The model's stream was interrupted and restarts: discard the blocks from this number on. */
+export interface BlocksDiscardedEvent extends EventHead {
+  kind: 'discarded';
+  block: number;
 }
 /** A cell of the notebook, with its outputs and their pictures. */
 export interface CellAttachment {
@@ -122,12 +123,49 @@ export interface ChatInfo {
   /** Whether a turn is running or queued. */
   busy: boolean;
 }
+/** The chat was restored to before this turn: it and all later turns are replaced. */
+export interface ChatRestoredEvent extends EventHead {
+  kind: 'restored';
+  /** What was undone in each notebook, and what stays. */
+  notebooks: readonly UndoResult[];
+}
 /** Setup of a user's chats. */
 export interface ChatSetupInfo {
   /** The file of instructions below the root; None if there is none. */
   instructions: string | null;
   prompts: readonly PromptInfo[];
-  servers: ServersInfo;
+  servers: McpServersInfo;
+}
+/** The combined effect of several changes on one cell. */
+export interface CombinedChange {
+  /** The path. */
+  notebook: string;
+  /** The cell's key. */
+  cell: string;
+  /** insert, replace, delete, move or outputs. */
+  action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
+  /** Its index after the last change; before it, if it was deleted. */
+  index: number;
+  /** code, markdown or raw. */
+  cell_type: string;
+  /** The source before; None if there was no cell, or the source is too long. */
+  before: string | null;
+  /** The removed and added lines, as the event `cell_change` has them. */
+  diff: string;
+  /** Whether a source is too long: then the diff is empty. */
+  truncated: boolean;
+  /** The journal entries of the changes; empty if a person keeps all of them. */
+  entries: readonly number[];
+  /** The displayed name of the author of the last change. */
+  author: string;
+  /** The time of the last change, in seconds since the epoch. */
+  time: number;
+  /** Whether your agents made all changes. */
+  yours: boolean;
+}
+/** The combined effect of changes, by cell. */
+export interface CombinedChanges {
+  changes: readonly CombinedChange[];
 }
 /** A completion. */
 export interface CompletedCode {
@@ -142,19 +180,6 @@ export interface ConnectionInfo {
   stored: StoredConnection | null;
   /** What chats use now. */
   models: ModelsInfo;
-}
-/** The model's stream was interrupted and restarts: discard the blocks from this number on. */
-export interface DiscardedEvent extends EventHead {
-  kind: 'discarded';
-  block: number;
-}
-/** The last event of a turn. */
-export interface DoneEvent extends EventHead {
-  kind: 'done';
-  /** How it ended. */
-  end: 'done' | 'planned' | 'stopped' | 'failed';
-  /** Claude's final text: all text after the last call. */
-  text: string;
 }
 /** A proposal for a cell. Nothing was written. */
 export interface EditedCell {
@@ -186,11 +211,6 @@ export interface EventHead {
   turn: string;
   time: number;
 }
-/** The turn failed; `error` is `ToolError.as_dict`. */
-export interface FailedEvent extends EventHead {
-  kind: 'error';
-  error: ErrorInfo;
-}
 /** A text file below the root. */
 export interface FileAttachment {
   title?: string | null;
@@ -215,10 +235,50 @@ export interface KernelReference {
   id: string | null;
   name: string | null;
 }
-/** A line of a diff or of code, verbatim. */
-export interface Line {
-  mark: ' ' | '+' | '-' | '@';
+/** A user's server, without its arguments, variables and headers. */
+export interface McpServerStatus {
+  /** Its name. */
+  name: string;
+  /** The program, or the host of the address; empty for an entry with a problem. */
+  place: string;
+  /** Whether chats use it. */
+  enabled: boolean;
+  /** Why it cannot be used; empty if it can. */
+  problem: string;
+}
+/** The MCP servers of a user. */
+export interface McpServersInfo {
+  /** Whether chats may use servers here. */
+  allowed: boolean;
+  /** The path of the file, for the user who runs the server; else empty. */
+  file: string;
+  /** Why the file cannot be used; empty if it can. */
+  problem: string;
+  servers: readonly McpServerStatus[];
+}
+/** A person's message; begins a turn. */
+export interface MessageSentEvent extends EventHead {
+  kind: 'message';
+  /** The chat's id. */
+  chat: string;
+  /** As the person wrote it. */
   text: string;
+  /** The path of the notebook that the turn is bound to, or None. */
+  notebook: string | null;
+  /** The permission mode of the turn. */
+  mode: Mode;
+  /** The model that answers. */
+  model: string;
+  /** One line for each attachment. */
+  attachments: readonly string[];
+  /** Number of turns of this chat that are ahead of it. */
+  waits: number;
+  /** The active cell when it was sent. */
+  active_cell: string | null;
+  /** The turn that it replaces, with all later turns; None for none. */
+  replaces: string | null;
+  /** The id that the sender chose for the message; None for none. */
+  message: string | null;
 }
 /** Models that answer in chats. */
 export interface ModelsInfo {
@@ -236,44 +296,13 @@ export interface ModelsInfo {
   /** Display names of the further agents in `models`, by their names there. */
   agents?: Readonly<Record<string, string>>;
 }
-/** The net effect of several changes on one cell. */
-export interface NetChange {
-  /** The path. */
-  notebook: string;
-  /** The cell's key. */
-  cell: string;
-  /** insert, replace, delete, move or outputs. */
-  action: 'insert' | 'replace' | 'delete' | 'move' | 'outputs';
-  /** Its index after the last change; before it, if it was deleted. */
-  index: number;
-  /** code, markdown or raw. */
-  cell_type: string;
-  /** The source before; None if there was no cell, or the source is too long. */
-  before: string | null;
-  /** The removed and added lines, as the event `cell_change` has them. */
-  diff: string;
-  /** Whether a source is too long: then the diff is empty. */
-  truncated: boolean;
-  /** The journal entries of the changes; empty if a person keeps all of them. */
-  entries: readonly number[];
-  /** The displayed name of the author of the last change. */
-  author: string;
-  /** The time of the last change, in seconds since the epoch. */
-  time: number;
-  /** Whether your agents made all changes. */
-  yours: boolean;
-}
-/** The net effect of changes, by cell. */
-export interface NetChanges {
-  changes: readonly NetChange[];
-}
 /** A notice for the person. */
-export interface NoticedEvent extends EventHead {
+export interface NoticeAddedEvent extends EventHead {
   kind: 'notice';
   text: string;
 }
 /** What the agent offers from now on, until it offers something else. */
-export interface OfferedEvent extends EventHead {
+export interface OptionsOfferedEvent extends EventHead {
   kind: 'offer';
   settings: readonly AgentSetting[];
   commands: readonly AgentSlashCommand[];
@@ -384,6 +413,11 @@ export interface Proposal {
   /** The kernel that runs the code; None if nothing runs. */
   kernel: KernelReference | null;
 }
+/** A line of a diff or of code, verbatim. */
+export interface ProposalLine {
+  mark: ' ' | '+' | '-' | '@';
+  text: string;
+}
 /** One step of a proposal. */
 export interface ProposalStep {
   /** The effect. */
@@ -397,7 +431,7 @@ export interface ProposalStep {
   /** Whether the lines marked with a space or `+` are run. */
   runs: boolean;
   /** The diff or the code. If the step runs code, all of the code. */
-  lines: readonly Line[];
+  lines: readonly ProposalLine[];
   /** The type of an inserted cell; None for another step. */
   cell_type: 'code' | 'markdown' | 'raw' | null;
 }
@@ -428,14 +462,8 @@ export interface QuestionSettledEvent extends EventHead {
   call: string;
   given: readonly (readonly string[])[];
 }
-/** The chat was restored to before this turn: it and all later turns are replaced. */
-export interface RestoredEvent extends EventHead {
-  kind: 'restored';
-  /** What was undone in each notebook, and what stays. */
-  notebooks: readonly TakenBack[];
-}
 /** A request to the model failed and is retried. */
-export interface RetriedEvent extends EventHead {
+export interface RequestRetriedEvent extends EventHead {
   kind: 'retry';
   /** The number of this attempt, from 1. */
   attempt: number;
@@ -453,51 +481,6 @@ export interface SelectionAttachment {
   path?: string | null;
   first_line: number;
   last_line: number;
-}
-/** A person's message; begins a turn. */
-export interface SentEvent extends EventHead {
-  kind: 'message';
-  /** The chat's id. */
-  chat: string;
-  /** As the person wrote it. */
-  text: string;
-  /** The path of the notebook that the turn is bound to, or None. */
-  notebook: string | null;
-  /** The permission mode of the turn. */
-  mode: Mode;
-  /** The model that answers. */
-  model: string;
-  /** One line for each attachment. */
-  attachments: readonly string[];
-  /** Number of turns of this chat that are ahead of it. */
-  waits: number;
-  /** The active cell when it was sent. */
-  active_cell: string | null;
-  /** The turn that it replaces, with all later turns; None for none. */
-  replaces: string | null;
-  /** The id that the sender chose for the message; None for none. */
-  message: string | null;
-}
-/** A user's server, without its arguments, variables and headers. */
-export interface ServerStatus {
-  /** Its name. */
-  name: string;
-  /** The program, or the host of the address; empty for an entry with a problem. */
-  place: string;
-  /** Whether chats use it. */
-  enabled: boolean;
-  /** Why it cannot be used; empty if it can. */
-  problem: string;
-}
-/** The MCP servers of a user. */
-export interface ServersInfo {
-  /** Whether chats may use servers here. */
-  allowed: boolean;
-  /** The path of the file, for the user who runs the server; else empty. */
-  file: string;
-  /** Why the file cannot be used; empty if it can. */
-  problem: string;
-  servers: readonly ServerStatus[];
 }
 /** A standing approval. */
 export interface StandingInfo {
@@ -528,17 +511,6 @@ export interface StoredConnection {
   ending: string | null;
   /** Whether chats use this connection; else another source takes precedence. */
   in_force: boolean;
-}
-/** The result of an undo in one notebook. */
-export interface TakenBack {
-  /** The path. */
-  notebook: string;
-  /** The keys of the restored cells. */
-  cells: readonly string[];
-  /** Sentences about the changes that stay, with reasons. */
-  left: readonly string[];
-  /** The known keys of the cells of these changes. */
-  stayed: readonly string[];
 }
 /** A piece of Claude's text. */
 export interface TextDeltaEvent extends EventHead {
@@ -599,18 +571,46 @@ export interface ToolProgressedEvent extends EventHead {
   call: string;
   message: string;
 }
+/** The turn started: Claude is asked. */
+export interface TurnBeganEvent extends EventHead {
+  kind: 'began';
+}
+/** The last event of a turn. */
+export interface TurnDoneEvent extends EventHead {
+  kind: 'done';
+  /** How it ended. */
+  end: 'done' | 'planned' | 'stopped' | 'failed';
+  /** Claude's final text: all text after the last call. */
+  text: string;
+}
+/** The turn failed; `error` is `ToolError.as_dict`. */
+export interface TurnFailedEvent extends EventHead {
+  kind: 'error';
+  error: ErrorInfo;
+}
+/** The result of an undo in one notebook. */
+export interface UndoResult {
+  /** The path. */
+  notebook: string;
+  /** The keys of the restored cells. */
+  cells: readonly string[];
+  /** Sentences about the changes that stay, with reasons. */
+  left: readonly string[];
+  /** The known keys of the cells of these changes. */
+  stayed: readonly string[];
+}
 /** The result of an undo. */
 export interface UndoneChanges {
-  undone: readonly TakenBack[];
+  undone: readonly UndoResult[];
   /** Numbers of entries without changes that can be undone in this notebook (any more). */
   missing: readonly number[];
 }
 /** The undone changes and those that stay, by notebook. */
 export interface UndoneTurn {
-  notebooks: readonly TakenBack[];
+  notebooks: readonly UndoResult[];
 }
 /** Usage of the turn. */
-export interface UsedEvent extends EventHead {
+export interface UsageReportedEvent extends EventHead {
   kind: 'usage';
   input_tokens: number;
   output_tokens: number;
@@ -657,11 +657,11 @@ export type Attachment =
   | SelectionAttachment
   | ImageAttachment;
 export type ChatEvent =
-  | SentEvent
-  | BeganEvent
+  | MessageSentEvent
+  | TurnBeganEvent
   | TextDeltaEvent
   | ThinkingDeltaEvent
-  | DiscardedEvent
+  | BlocksDiscardedEvent
   | ToolCalledEvent
   | ToolProgressedEvent
   | ToolAnsweredEvent
@@ -670,12 +670,12 @@ export type ChatEvent =
   | QuestionAskedEvent
   | QuestionSettledEvent
   | CellChangedEvent
-  | RestoredEvent
+  | ChatRestoredEvent
   | TodoListedEvent
-  | OfferedEvent
-  | UsedEvent
-  | RetriedEvent
-  | NoticedEvent
-  | FailedEvent
-  | DoneEvent;
+  | OptionsOfferedEvent
+  | UsageReportedEvent
+  | RequestRetriedEvent
+  | NoticeAddedEvent
+  | TurnFailedEvent
+  | TurnDoneEvent;
 export type PermissionEvent = PermissionsWaiting | PermissionRequested | PermissionSettled;

@@ -43,7 +43,7 @@ const ROUTES: Routes = {
   answerQuestions: () => Promise.resolve({}),
   stop: () => Promise.resolve(),
   restore: () => Promise.resolve([]),
-  netChanges: () => Promise.resolve([]),
+  combinedChanges: () => Promise.resolve([]),
   keep: () => Promise.resolve(),
   undo: () => Promise.resolve([]),
   chat: () => Promise.reject(CUT)
@@ -322,7 +322,7 @@ describe('the error of a request', () => {
     stop: chat => chat.stop(),
     undo: chat => chat.undo('a.ipynb', { 1: ['x'] })
   };
-  const reads: ((chat: Chat) => unknown)[] = [chat => chat.netChanges('t')];
+  const reads: ((chat: Chat) => unknown)[] = [chat => chat.combinedChanges('t')];
 
   it.each(Object.keys(asks))('is neither cleared nor set by what is read (%s)', async name => {
     const past = story(MESSAGE, { kind: 'began' }, CALL, CHANGE, RESULT, DONE);
@@ -335,7 +335,7 @@ describe('the error of a request', () => {
       {
         ...ROUTES,
         chat: () => Promise.resolve({ chat: info(false), events: past }),
-        netChanges: read([]),
+        combinedChanges: read([]),
         [name]: refused
       },
       'c'

@@ -9,7 +9,7 @@ import {
   type IMessage,
   type PlanAnswer
 } from '../api/client';
-import type { ChatEvent, NetChange, TakenBack } from '../api/events';
+import type { ChatEvent, CombinedChange, UndoResult } from '../api/events';
 import { quietly } from '../api/reads';
 import { reduce } from '../state/reduce';
 import { type AppStore, type IOpenChat, isActive, NEW_CHAT, openChat, without } from '../state/app';
@@ -23,7 +23,7 @@ export type Routes = Pick<
   | 'answerQuestions'
   | 'chat'
   | 'keep'
-  | 'netChanges'
+  | 'combinedChanges'
   | 'restore'
   | 'send'
   | 'stop'
@@ -163,23 +163,23 @@ export class ChatModel {
   }
 
   /** Undo changes in a notebook. Return null on an error, which is in `problem`. */
-  async undo(notebook: string, entries: ICellsByEntry): Promise<TakenBack[] | null> {
+  async undo(notebook: string, entries: ICellsByEntry): Promise<UndoResult[] | null> {
     const undone = await this._try(() => this._api.undo(notebook, entries));
     this.recheck();
     return undone;
   }
 
   /** Restore the chat to before a turn. Return null on an error, which is in `problem`. */
-  async restore(turn: string): Promise<readonly TakenBack[] | null> {
+  async restore(turn: string): Promise<readonly UndoResult[] | null> {
     const undone = await this._try(id => this._api.restore(id, turn));
     this.recheck();
     return undone;
   }
 
-  /** Return the net changes of a turn; null on an error. */
-  async netChanges(turn: string): Promise<readonly NetChange[] | null> {
+  /** Return the combined changes of a turn; null on an error. */
+  async combinedChanges(turn: string): Promise<readonly CombinedChange[] | null> {
     const id = this._id;
-    return id === null ? null : quietly(this._api.netChanges(id, turn));
+    return id === null ? null : quietly(this._api.combinedChanges(id, turn));
   }
 
   /** Reconnect now. */

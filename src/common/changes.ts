@@ -3,7 +3,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ICellsByEntry } from '../api/client';
-import type { NetChange, TakenBack } from '../api/events';
+import type { CombinedChange, UndoResult } from '../api/events';
 
 /** Return whether a change's key is that of a text file, which an agent has changed with its built-in tools. */
 export function isFile(key: string): boolean {
@@ -11,7 +11,7 @@ export function isFile(key: string): boolean {
 }
 
 /** Return these changes as the server keeps or undoes them. */
-export function cellsByEntry(changes: Iterable<NetChange>): ICellsByEntry {
+export function cellsByEntry(changes: Iterable<CombinedChange>): ICellsByEntry {
   const cells: ICellsByEntry = {};
   for (const { cell, entries } of changes) {
     for (const entry of entries) {
@@ -22,7 +22,7 @@ export function cellsByEntry(changes: Iterable<NetChange>): ICellsByEntry {
 }
 
 /** Return a message about cells that were not undone; empty for none. */
-export function leftNote(undone: readonly TakenBack[], trans: TranslationBundle): string {
+export function leftNote(undone: readonly UndoResult[], trans: TranslationBundle): string {
   const count = undone.flatMap(({ left }) => left).length;
   if (undone.some(({ notebook, left }) => left.length > 0 && !notebook.endsWith('.ipynb'))) {
     return trans._n('%1 change was not undone.', '%1 changes were not undone.', count);
@@ -37,7 +37,7 @@ export function leftNote(undone: readonly TakenBack[], trans: TranslationBundle)
 }
 
 /** Return a message about an undo: how many cells are as before, and how many are not. */
-export function undoneNote(undone: readonly TakenBack[], trans: TranslationBundle): string {
+export function undoneNote(undone: readonly UndoResult[], trans: TranslationBundle): string {
   const keys = undone.flatMap(({ cells }) => cells);
   const count = keys.length;
   const done = keys.some(isFile)

@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
 import type { NotebookActivity } from './activity';
 import { putInto } from './cells';
@@ -19,7 +19,7 @@ export class CellMark implements IDisposable {
     private readonly _cell: Cell,
     private readonly _activity: NotebookActivity,
     private readonly _trans: TranslationBundle,
-    mark: NetChange
+    mark: CombinedChange
   ) {
     this._mark = mark;
     const button = document.createElement('button');
@@ -45,7 +45,7 @@ export class CellMark implements IDisposable {
   }
 
   /** The changes of the cell. */
-  set mark(mark: NetChange) {
+  set mark(mark: CombinedChange) {
     // Formatting is slow with many marks and frequent changes, so it is throttled.
     const due = mark.time !== this._mark.time || Date.now() - this._updatedAt > 60_000;
     this._mark = mark;
@@ -114,7 +114,7 @@ export class CellMark implements IDisposable {
     this._bar.node.setAttribute('aria-label', markLabel(this._mark, this._trans));
   };
 
-  private _mark: NetChange;
+  private _mark: CombinedChange;
   private _updatedAt = 0;
   private _review: Review | null = null;
   private readonly _bar: Widget;

@@ -3,7 +3,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { YNotebook } from '@jupyter/ydoc';
 
 import { MAX_DRAWN } from '../common/Lines';
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 import { NET } from '../testing/events';
 import { showDiff } from './DiffEditor';
 
@@ -22,12 +22,15 @@ function cellWith(source: string): SharedCell {
   return new YNotebook().addCell({ cell_type: 'code', source });
 }
 
-function markOf(before: string): NetChange {
+function markOf(before: string): CombinedChange {
   return { ...NET, action: 'replace', before };
 }
 
 /** Opens the review of a cell. */
-function review(shared: SharedCell, mark: NetChange): [HTMLElement, ReturnType<typeof showDiff>] {
+function review(
+  shared: SharedCell,
+  mark: CombinedChange
+): [HTMLElement, ReturnType<typeof showDiff>] {
   const node = document.createElement('div');
   document.body.append(node);
   const cell = { model: { sharedModel: shared }, editor: null } as unknown as Cell;

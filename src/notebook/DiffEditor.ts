@@ -7,7 +7,7 @@ import type { Cell } from '@jupyterlab/cells';
 import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 import { MAX_DRAWN } from '../common/Lines';
 import { fitted, readOnly, showMerge } from '../common/mergeView';
 import { editSource } from '../common/sourceEdit';
@@ -25,7 +25,7 @@ export function languageOf(cell: Cell): Extension {
 export function showDiff(
   node: HTMLElement,
   cell: Cell,
-  { before }: NetChange,
+  { before }: CombinedChange,
   trans: TranslationBundle
 ): (() => void) | null {
   const shared = cell.model.sharedModel;

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import type { JSX } from 'react';
 
 import { ApiError, problemText } from '../api/client';
-import type { NetChange, TakenBack } from '../api/events';
+import type { CombinedChange, UndoResult } from '../api/events';
 import { leftNote } from '../common/changes';
 import { diffLines } from '../common/diff';
 import { Lines } from '../common/Lines';
@@ -15,16 +15,16 @@ import { changeLabel, signature } from './labels';
 interface IActions {
   cell: Cell;
   trans: TranslationBundle;
-  onKeep: (mark: NetChange) => void;
+  onKeep: (mark: CombinedChange) => void;
   /** Undoes the changes. */
-  onUndo: (mark: NetChange) => Promise<readonly TakenBack[]>;
+  onUndo: (mark: CombinedChange) => Promise<readonly UndoResult[]>;
   onClose: () => void;
 }
 
 /** The changes of a cell by agents, with buttons to keep or undo them. */
 export class Review extends ReactWidget {
   constructor(
-    private _mark: NetChange,
+    private _mark: CombinedChange,
     private readonly _actions: IActions
   ) {
     super();
@@ -32,7 +32,7 @@ export class Review extends ReactWidget {
   }
 
   /** The changes of the cell. */
-  set mark(mark: NetChange) {
+  set mark(mark: CombinedChange) {
     this._mark = mark;
     this.update();
   }
@@ -49,7 +49,7 @@ function ReviewView({
   onKeep,
   onUndo,
   onClose
-}: IActions & { mark: NetChange }): JSX.Element {
+}: IActions & { mark: CombinedChange }): JSX.Element {
   const [message, setMessage] = useState('');
   const [busy, setBusy] = useState(false);
   const [merged, setMerged] = useState(false);

@@ -3,12 +3,12 @@ import { Signal } from '@lumino/signaling';
 import { type ApiError, type ICellsByEntry, unreachable } from '../api/client';
 import { FakeServer } from '../testing/server';
 import { type Journal, NotebookActivity } from './activity';
-import type { Activity, NetChange } from '../api/events';
+import type { Activity, CombinedChange } from '../api/events';
 import { NET } from '../testing/events';
 
 /** A server of one notebook, which sends events to the current subscribers. */
 class Server implements Journal {
-  changes: readonly NetChange[] = [];
+  changes: readonly CombinedChange[] = [];
   left: string[] = [];
   notified = 0;
   readonly wire = new FakeServer();
@@ -30,7 +30,7 @@ class Server implements Journal {
 
   refusal: () => ApiError | undefined = () => undefined;
 
-  changesIn(_: string, cells?: readonly string[]): Promise<readonly NetChange[]> {
+  changesIn(_: string, cells?: readonly string[]): Promise<readonly CombinedChange[]> {
     const refusal = this.refusal();
     const found = this.changes.filter(({ cell }) => cells?.includes(cell) !== false);
     return refusal === undefined ? Promise.resolve(found) : Promise.reject(refusal);
@@ -184,15 +184,15 @@ describe('NotebookActivity', () => {
       () => server.change(2, 'y'),
       () => server.change(3, 'z', 'w'),
       () => server.emit('running', 'y'),
-      () => activity.keep([activity.marks.get('z') as NetChange]),
+      () => activity.keep([activity.marks.get('z') as CombinedChange]),
       () => server.keep('', { 3: ['w'] }).then(() => server.emit('kept')),
-      () => activity.undo([activity.marks.get('y') as NetChange]),
+      () => activity.undo([activity.marks.get('y') as CombinedChange]),
       () => server.emit('taken_back', 'y'),
       () => server.wire.channel.opened()
     ];
     for (const step of steps) {
       // The server sends new objects with each response.
-      server.changes = JSON.parse(JSON.stringify(server.changes)) as NetChange[];
+      server.changes = JSON.parse(JSON.stringify(server.changes)) as CombinedChange[];
       const changed = new Promise(resolve => activity.changed.connect(resolve));
       await step();
       await changed;

@@ -3,7 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { ChatApi } from '../api/client';
-import type { Activity, NetChange, TakenBack } from '../api/events';
+import type { Activity, CombinedChange, UndoResult } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { quietly } from '../api/reads';
 import { cellsByEntry } from '../common/changes';
@@ -42,12 +42,12 @@ export class NotebookActivity implements IDisposable {
   readonly worked = new Signal<this, string>(this);
 
   /** The cells with changes by agents that nobody has kept or undone, by their keys. */
-  get marks(): ReadonlyMap<string, NetChange> {
+  get marks(): ReadonlyMap<string, CombinedChange> {
     return this._marks;
   }
 
   /** The cell that an agent points to, as a mark without changes, until the person goes to it. */
-  get shown(): NetChange | null {
+  get shown(): CombinedChange | null {
     return this._shown;
   }
 
@@ -79,7 +79,7 @@ export class NotebookActivity implements IDisposable {
   }
 
   /** Keep changes as they were shown, which removes their marks. */
-  async keep(marks: Iterable<NetChange>): Promise<void> {
+  async keep(marks: Iterable<CombinedChange>): Promise<void> {
     const { _path: path } = this;
     if (path !== null) {
       await this._chats.api.keep(path, cellsByEntry(marks));
@@ -93,7 +93,7 @@ export class NotebookActivity implements IDisposable {
    * @returns What was undone, and what was not, since it was edited later.
    * @throws ApiError - Nothing was undone.
    */
-  async undo(marks: Iterable<NetChange>): Promise<readonly TakenBack[]> {
+  async undo(marks: Iterable<CombinedChange>): Promise<readonly UndoResult[]> {
     const { _path: path } = this;
     if (path === null) {
       return [];
@@ -110,7 +110,7 @@ export class NotebookActivity implements IDisposable {
     Signal.clearData(this);
   }
 
-  private _mark(marks: Map<string, NetChange>): void {
+  private _mark(marks: Map<string, CombinedChange>): void {
     // An unchanged mark stays the same object, so that its review is not drawn again.
     for (const [cell, mark] of this._marks) {
       if (JSONExt.deepEqual(mark as never, (marks.get(cell) ?? null) as never)) {
@@ -200,16 +200,16 @@ export class NotebookActivity implements IDisposable {
 
   private _read: Promise<void> = Promise.resolve();
   private _path: string | null;
-  private _marks: ReadonlyMap<string, NetChange> = new Map();
+  private _marks: ReadonlyMap<string, CombinedChange> = new Map();
   private _running: readonly IRunning[] = [];
-  private _shown: NetChange | null = null;
+  private _shown: CombinedChange | null = null;
   private _following: IDisposable | null = null;
   private _disposed = false;
   private _changed = new Signal<this, void>(this);
 }
 
 /** Return the mark of a cell that an agent points to, which has no changes. */
-function pointer(cell: string, author: string): NetChange {
+function pointer(cell: string, author: string): CombinedChange {
   return {
     ...{ notebook: '', cell, action: 'replace', index: 0, cell_type: '', before: null, diff: '' },
     ...{ truncated: false, entries: [], author, time: Date.now() / 1000, yours: false }

@@ -2,7 +2,7 @@ import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 import type { NotebookActivity } from './activity';
 import { CellMark } from './CellMark';
 import { onCells } from './cells';
@@ -23,7 +23,7 @@ export function markCells(
   });
   const update = (): void => {
     const cellOf = cellsOf(panel);
-    const wanted = new Map<Cell, NetChange>();
+    const wanted = new Map<Cell, CombinedChange>();
     const pointed = activity.shown && (cellOf(activity.shown.cell) ?? null);
     if (pointed !== shownCell) {
       shownCell?.removeClass('tk-mod-shown');

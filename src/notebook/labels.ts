@@ -3,7 +3,7 @@
 import { Time } from '@jupyterlab/coreutils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 
 /** Format the age of a time in seconds since the epoch, in minutes or more. */
 export function ago(time: number, style: 'long' | 'narrow' = 'narrow'): string {
@@ -17,12 +17,12 @@ export function signature({ author, time }: { author: string; time: number }): s
 }
 
 /** Return the text of a mark. */
-export function markText(mark: NetChange, trans: TranslationBundle): string {
+export function markText(mark: CombinedChange, trans: TranslationBundle): string {
   return mark.entries.length > 0 ? signature(mark) : trans.__('%1 shows this cell', mark.author);
 }
 
 /** Return the accessible name of a mark. */
-export function markLabel(mark: NetChange, trans: TranslationBundle): string {
+export function markLabel(mark: CombinedChange, trans: TranslationBundle): string {
   if (mark.entries.length === 0) {
     return trans.__('%1 shows this cell. Remove this mark.', mark.author);
   }
@@ -30,7 +30,7 @@ export function markLabel(mark: NetChange, trans: TranslationBundle): string {
 }
 
 /** Return what was done to a cell; empty if the diff is enough. */
-export function changeLabel({ action, diff }: NetChange, trans: TranslationBundle): string {
+export function changeLabel({ action, diff }: CombinedChange, trans: TranslationBundle): string {
   switch (action) {
     case 'insert':
       return diff === '' ? trans.__('Added an empty cell.') : trans.__('Added this cell.');

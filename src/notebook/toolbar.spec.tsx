@@ -5,7 +5,7 @@ import { Widget } from '@lumino/widgets';
 import { act, fireEvent, screen } from '@testing-library/react';
 
 import type { NotebookActivity } from './activity';
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 import { NET } from '../testing/events';
 import { REST } from '../common/rested';
 import { choose } from '../testing/screen';
@@ -73,7 +73,7 @@ it('leads to the cell that an agent shows', async () => {
 });
 
 describe('announcements of a toolbar', () => {
-  const marks = new Map<string, NetChange>();
+  const marks = new Map<string, CombinedChange>();
   const running: { cell: string; author: string }[] = [];
   const changed = new Signal<object, void>({});
   const activity = { changed, marks, running } as unknown as NotebookActivity;

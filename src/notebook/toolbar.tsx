@@ -5,7 +5,7 @@ import { caretDownIcon, ReactWidget, UseSignal } from '@jupyterlab/ui-components
 import { useLayoutEffect, useRef } from 'react';
 import type { JSX, MouseEvent, ReactNode } from 'react';
 
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 import { notifyOnError } from '../api/notifyOnError';
 import { leftNote } from '../common/changes';
 import { openMenu } from '../common/menu';
@@ -103,7 +103,7 @@ export class ReviewItem extends ReactWidget {
     );
   }
 
-  private _bar(marks: readonly NetChange[], text: string): JSX.Element {
+  private _bar(marks: readonly CombinedChange[], text: string): JSX.Element {
     const trans = this._trans;
     const yours = marks.filter(mark => mark.yours);
     // Those that the button shows, not one that arrives with the click.
@@ -135,7 +135,7 @@ export class ReviewItem extends ReactWidget {
   }
 
   /** Go to the next changed cell below the active one, or to the first one. */
-  private async _next(marks: readonly NetChange[]): Promise<void> {
+  private async _next(marks: readonly CombinedChange[]): Promise<void> {
     const { widgets, activeCellIndex } = this._panel.content;
     const cellOf = cellsOf(this._panel);
     const changed = new Map(
@@ -148,7 +148,7 @@ export class ReviewItem extends ReactWidget {
     }
   }
 
-  private async _undo(marks: readonly NetChange[]): Promise<void> {
+  private async _undo(marks: readonly CombinedChange[]): Promise<void> {
     const undo = async (): Promise<void> => {
       const left = leftNote(await this._activity.undo(marks), this._trans);
       if (left !== '') {

@@ -2,7 +2,7 @@ import { ellipsesIcon } from '@jupyterlab/ui-components';
 import { useEffect, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { NetChange } from '../api/events';
+import type { CombinedChange } from '../api/events';
 import { cellsByEntry, isFile, undoneNote } from '../common/changes';
 import { hasChanges, type ITurn } from '../state/chat';
 import { tally } from '../common/diff';
@@ -15,16 +15,16 @@ import { Button, Fold, MenuButton } from './controls';
 import { useChat, useServices } from './services';
 
 /** Return what a turn changed and nobody has undone, by cell, as the server has it. */
-export function useChanges(turn: ITurn, chat: string): readonly NetChange[] {
+export function useChanges(turn: ITurn, chat: string): readonly CombinedChange[] {
   const { controller } = useServices();
   const decided = useChat(chat, state => state.decided);
-  const [found, setFound] = useState<readonly NetChange[]>([]);
+  const [found, setFound] = useState<readonly CombinedChange[]>([]);
   const has = hasChanges(turn);
   useEffect(() => {
     let isNewest = true;
     if (has) {
       // On an error, the former ones stay.
-      void controller.chat.netChanges(turn.id).then(net => isNewest && net && setFound(net));
+      void controller.chat.combinedChanges(turn.id).then(net => isNewest && net && setFound(net));
     }
     return () => {
       isNewest = false;
@@ -34,7 +34,7 @@ export function useChanges(turn: ITurn, chat: string): readonly NetChange[] {
 }
 
 interface IChangesProps {
-  cells: readonly NetChange[];
+  cells: readonly CombinedChange[];
   /** The chat's key in the store. */
   chat: string;
   /** What else can be done with the turn. */
@@ -49,7 +49,7 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
   const [failed, setFailed] = useState(false);
   const open = cells.filter(({ entries }) => entries.length > 0);
 
-  const undo = async (which: readonly NetChange[]): Promise<void> => {
+  const undo = async (which: readonly CombinedChange[]): Promise<void> => {
     const notes: string[] = [];
     for (const [path, entries] of byNotebook(which)) {
       const undone = await controller.chat.undo(path, entries);
@@ -109,7 +109,9 @@ export function Changes({ cells, chat, items }: IChangesProps): JSX.Element {
 }
 
 /** Return the entries of changes by the paths of their notebooks. */
-function byNotebook(changes: readonly NetChange[]): [string, ReturnType<typeof cellsByEntry>][] {
+function byNotebook(
+  changes: readonly CombinedChange[]
+): [string, ReturnType<typeof cellsByEntry>][] {
   return [...new Set(changes.map(({ notebook }) => notebook))].map(path => [
     path,
     cellsByEntry(changes.filter(({ notebook }) => notebook === path))
@@ -117,7 +119,7 @@ function byNotebook(changes: readonly NetChange[]): [string, ReturnType<typeof c
 }
 
 interface IProps {
-  change: NetChange;
+  change: CombinedChange;
   onUndo: () => void;
 }
 
@@ -125,7 +127,7 @@ function CellChange({ change, onUndo }: IProps): JSX.Element {
   const { notebook: context, trans } = useServices();
   const { action, cell, diff, index, notebook, truncated } = change;
   const number = numberOf(index);
-  const words: Record<NetChange['action'], string> = {
+  const words: Record<CombinedChange['action'], string> = {
     insert: trans.__('New cell %1', number),
     replace: cellName(index, trans),
     delete: trans.__('Deleted cell %1', number),

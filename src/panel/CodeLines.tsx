@@ -2,7 +2,7 @@ import type { Extension } from '@codemirror/state';
 import { useEffect, useMemo, useState } from 'react';
 import type { JSX } from 'react';
 
-import type { CellChangedEvent, NetChange } from '../api/events';
+import type { CellChangedEvent, CombinedChange } from '../api/events';
 import { diffLines, type ILine } from '../common/diff';
 import { Lines } from '../common/Lines';
 import { useServices } from './services';
@@ -35,7 +35,11 @@ export function CodeLines({ lines, mime, whole = false }: IProps): JSX.Element {
 }
 
 /** The diff of a cell that a call changed. */
-export function ChangeLines({ change }: { change: CellChangedEvent | NetChange }): JSX.Element {
+export function ChangeLines({
+  change
+}: {
+  change: CellChangedEvent | CombinedChange;
+}): JSX.Element {
   const { notebook } = useServices();
   const lines = useMemo(() => diffLines(change.diff), [change.diff]);
   return <CodeLines lines={lines} mime={notebook.mimeOf(change.notebook, change.cell_type)} />;

@@ -356,7 +356,7 @@ describe('a call', () => {
 describe('what a turn changed', () => {
   it('is undone in the panel, which says so', async () => {
     const stage = new Stage();
-    stage.api.netChanges = () => Promise.resolve(stage.undone.length === 0 ? [NET] : []);
+    stage.api.combinedChanges = () => Promise.resolve(stage.undone.length === 0 ? [NET] : []);
     await stage.say('Add a cell.');
     await stage.happens(CALL, CHANGE, RESULT, DONE);
     const changes = screen.getByRole('group', { name: 'Changes' });

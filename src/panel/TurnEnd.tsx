@@ -4,7 +4,7 @@ import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { ellipsesIcon } from '@jupyterlab/ui-components';
 import type { JSX } from 'react';
 
-import type { Mode, NetChange, TakenBack, TodoItem } from '../api/events';
+import type { Mode, CombinedChange, UndoResult, TodoItem } from '../api/events';
 import { touchedCell } from '../chat/runs';
 import { Decisions } from '../common/Decisions';
 import { numberOf } from '../common/position';
@@ -73,7 +73,7 @@ function Plan({ turn }: { turn: ITurn }): JSX.Element {
 }
 
 /** Return what else can be done with a turn. */
-function useMenu(turn: ITurn, chat: string, changed: readonly NetChange[]): IMenuItem[] {
+function useMenu(turn: ITurn, chat: string, changed: readonly CombinedChange[]): IMenuItem[] {
   const { controller, notebook, trans } = useServices();
   const isLast = useChat(
     chat,
@@ -146,7 +146,7 @@ function useMenu(turn: ITurn, chat: string, changed: readonly NetChange[]): IMen
 }
 
 /** What was undone when the chat was restored, and what stays. */
-export function RestoredNote({ notebooks }: { notebooks: readonly TakenBack[] }): JSX.Element {
+export function RestoredNote({ notebooks }: { notebooks: readonly UndoResult[] }): JSX.Element {
   const { trans } = useServices();
   const undone = notebooks.flatMap(({ cells }) => cells).length;
   return (

@@ -1,5 +1,5 @@
 import { ApiError, type ChatApi, type IMessage, UNREACHABLE } from '../api/client';
-import type { SentEvent } from '../api/events';
+import type { MessageSentEvent } from '../api/events';
 import { Chats } from '../chat/service';
 import { createStore } from '../state/app';
 import { MESSAGE, numbered, type Payload } from '../testing/events';
@@ -111,7 +111,7 @@ class Stage {
     const turn = known ?? { id: `t${this.turns.length}`, text, message: id, stopped: false };
     if (known === undefined) {
       this.turns.push(turn);
-      const event: Payload<SentEvent> = { ...MESSAGE, text, message: id };
+      const event: Payload<MessageSentEvent> = { ...MESSAGE, text, message: id };
       this._events.push(numbered(event, this._events.length + 1, turn.id));
     }
     return turn;

@@ -6,14 +6,14 @@ import type {
   ErrorInfo,
   Json,
   Mode,
-  OfferedEvent,
+  OptionsOfferedEvent,
   PermissionAskedEvent,
   Question,
-  RetriedEvent,
-  TakenBack,
+  RequestRetriedEvent,
+  UndoResult,
   TodoItem,
   ToolAnsweredEvent,
-  UsedEvent
+  UsageReportedEvent
 } from '../api/events';
 
 /**
@@ -73,8 +73,8 @@ export interface ITurn {
   began: boolean;
   items: readonly Item[];
   /** A pending retry of a request to the model. */
-  retry: RetriedEvent | null;
-  usage: UsedEvent | null;
+  retry: RequestRetriedEvent | null;
+  usage: UsageReportedEvent | null;
   error: ErrorInfo | null;
   end: End | null;
   /** Whether it has a plan that needs an answer. */
@@ -82,7 +82,7 @@ export interface ITurn {
   /** Whether it was replaced or restored, and is not in Claude's context any more. */
   replaced: boolean;
   /** What was undone when the chat was restored to before it; null if it was not. */
-  restored: readonly TakenBack[] | null;
+  restored: readonly UndoResult[] | null;
   /** The agent's to-do list. */
   todo: readonly TodoItem[];
 }
@@ -111,7 +111,7 @@ export interface IChatState {
   last: number;
   turns: readonly ITurn[];
   /** What the agent offers, and the agent; null if it offers nothing. */
-  offer: (Pick<OfferedEvent, 'settings' | 'commands'> & { agent: string }) | null;
+  offer: (Pick<OptionsOfferedEvent, 'settings' | 'commands'> & { agent: string }) | null;
 }
 
 export const EMPTY: IChatState = { last: 0, turns: [], offer: null };

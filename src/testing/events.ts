@@ -1,6 +1,12 @@
 /** Events and requests as the server sends them, for tests. */
 
-import type { ChatEvent, NetChange, PermissionInfo, Proposal, SentEvent } from '../api/events';
+import type {
+  ChatEvent,
+  CombinedChange,
+  PermissionInfo,
+  Proposal,
+  MessageSentEvent
+} from '../api/events';
 import type { ICall } from '../state/chat';
 
 type Head = 'number' | 'turn' | 'time';
@@ -37,7 +43,7 @@ export const ENDED_CALL: ICall = {
 };
 
 /** A message. */
-export const MESSAGE: Payload<SentEvent> = {
+export const MESSAGE: Payload<MessageSentEvent> = {
   kind: 'message',
   chat: 'c',
   text: 'Plot it.',
@@ -65,7 +71,7 @@ export const CHANGE = {
 } as const;
 
 /** The same, as the server compares the notebook before and after the turn. */
-export const NET: NetChange = {
+export const NET: CombinedChange = {
   notebook: 'a.ipynb',
   action: 'insert',
   cell: 'z',

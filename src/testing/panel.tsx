@@ -18,7 +18,7 @@ import type {
   Answer,
   ChatEvent,
   ChatInfo,
-  NetChange,
+  CombinedChange,
   PermissionEvent,
   PermissionInfo
 } from '../api/events';
@@ -106,7 +106,7 @@ export class Stage {
   readonly restored: string[] = [];
 
   /** What each turn has changed. */
-  net: readonly NetChange[] = [];
+  net: readonly CombinedChange[] = [];
   /** The changed cells that were not run. */
   unrun: string[] = [];
   /** The chats of the server, and the events of each. */
@@ -215,7 +215,7 @@ export class Stage {
         await this.taking();
         return [];
       },
-      netChanges: () => Promise.resolve(this.net),
+      combinedChanges: () => Promise.resolve(this.net),
       stop: (_, turn) => Promise.resolve(void this.stopped.push(turn)),
       keep: (_, entries) => {
         this.kept.push(entries);

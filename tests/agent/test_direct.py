@@ -21,7 +21,7 @@ from tests.support.scripted_model import (
 )
 from tk_ai_extension.agent import code
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
-from tk_ai_extension.agent.code import CompletionRequest, EditRequest, EditRound, VariableNames
+from tk_ai_extension.agent.code import CompletionRequest, EarlierPrompt, EditRequest, VariableNames
 from tk_ai_extension.model.agent_errors import (
     ModelFailed,
     ModelUnauthorized,
@@ -43,7 +43,7 @@ class Bench:
         return (await self.assistant.complete(CompletionRequest(prefix="x = ")))["text"]
 
     async def edit(self) -> str:
-        earlier = [EditRound(prompt="before", source="answer")]
+        earlier = [EarlierPrompt(prompt="before", source="answer")]
         request = EditRequest(prompt="again", source="x", earlier=earlier)
         return (await self.assistant.edit(request))["source"]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.conftest import USER, Talk, of_kind, until
 from tests.harness import ToolHarness
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.workspace.undo import TakenBack
+from tk_ai_extension.workspace.undo import UndoResult
 
 CALLERS = 8
 
@@ -48,7 +48,7 @@ async def test_a_chat_and_its_notebook_are_restored_once(
     refused = [type(each) for each in answers if isinstance(each, BaseException)]
     assert refused == [InvalidArguments] * (CALLERS - 1)
     ((taken,),) = done
-    assert isinstance(taken, TakenBack)
+    assert isinstance(taken, UndoResult)
     assert taken.stayed == (cell,)
     assert "edited since" in taken.left[0]
     assert harness.sources("a.ipynb") == ["a = 1", "b = 1", "d = 2"]

@@ -23,7 +23,7 @@ from tests.support.document_bench import (
 from tests.support.tab_page import TabPage
 from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks import pages
-from tk_ai_extension.notebooks.live import NotebookRouter
+from tk_ai_extension.notebooks.router import NotebookRouter
 
 
 @asynccontextmanager

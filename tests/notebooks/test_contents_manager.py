@@ -21,7 +21,7 @@ from tests.support.document_bench import (
 from tests.support.documents import DocumentConformance
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.live import NotebookRouter
+from tk_ai_extension.notebooks.router import NotebookRouter
 
 
 class PairedManager(AsyncLargeFileManager):

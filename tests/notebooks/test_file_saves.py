@@ -41,7 +41,7 @@ import asyncio, os, sys
 from functools import partial
 from pathlib import Path
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.live import NotebookRouter
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.model.paths import notebook_path
 
 root = Path(sys.argv[1])

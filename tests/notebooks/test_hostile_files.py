@@ -18,7 +18,7 @@ from tk_ai_extension.model.errors import NotFound, PathRefused, ToolError
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.live import NotebookRouter
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import FolderFiles
 

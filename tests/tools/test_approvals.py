@@ -13,7 +13,7 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
 )
 from tk_ai_extension.tools.registry import MAX_ASKED, ToolContext
-from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
+from tk_ai_extension.workspace.permission_requests import Answer, PermissionReply, PermissionRequest
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 
 ASK = replace(ALICE, mode="ask")
@@ -23,10 +23,10 @@ class Person:
     """Answers within the call; may do something before."""
 
     def __init__(self, answer: Answer = "once", before=None, message: str = "") -> None:
-        self.reply = Reply(answer, message)
+        self.reply = PermissionReply(answer, message)
         self.before, self.shown = before, []
 
-    async def ask(self, request: PermissionRequest) -> Reply:
+    async def ask(self, request: PermissionRequest) -> PermissionReply:
         self.shown.append(request.preview)
         if self.before is not None:
             await self.before(len(self.shown))
@@ -212,7 +212,7 @@ async def test_an_approval_does_not_hold_for_a_call_whose_effect_changed(harness
             if time == 1:
                 await change(harness, notebook)
             else:
-                person.reply = Reply("deny")
+                person.reply = PermissionReply("deny")
 
         person.before = before
         context = ToolContext(harness.workspace, ASK, approver=person)

@@ -3,9 +3,9 @@
 import pytest
 
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.notebooks.notebook import Incarnation, LastRuns, states
+from tk_ai_extension.notebooks.notebook import KernelIncarnation, LastRuns, states
 
-KERNEL = Incarnation("k")
+KERNEL = KernelIncarnation("k")
 
 
 def notebook(*sources, language="python"):
@@ -48,7 +48,7 @@ def test_a_change_in_place_is_a_definition():
 @pytest.mark.proves("kernel:shared-live")
 def test_a_kernel_that_is_gone_takes_its_runs_with_it_and_another_persons_run_counts():
     records, snapshot = LastRuns(), notebook("a = 1", "b = a")
-    gone = Incarnation("k")
+    gone = KernelIncarnation("k")
     for cell in snapshot.cells:
         records.record(cell.key, cell.hash, gone, ok=True)
     gone.has_ended = True

@@ -19,7 +19,12 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.proposals import MAX_SHOWN
 from tk_ai_extension.notebooks.notebook import Notebooks
-from tk_ai_extension.workspace.permission_requests import Answer, Effect, PermissionRequest, Reply
+from tk_ai_extension.workspace.permission_requests import (
+    Answer,
+    Effect,
+    PermissionReply,
+    PermissionRequest,
+)
 from tk_ai_extension.workspace.permissions import (
     MODES,
     PermissionDecision,
@@ -94,10 +99,10 @@ class Says:
     """An approver who gives one answer, and remembers what was shown."""
 
     def __init__(self, answer: Answer) -> None:
-        self.reply = Reply(answer)
+        self.reply = PermissionReply(answer)
         self.shown: list[PermissionRequest] = []
 
-    async def ask(self, request: PermissionRequest) -> Reply | None:
+    async def ask(self, request: PermissionRequest) -> PermissionReply | None:
         self.shown.append(request)
         return self.reply
 
@@ -108,7 +113,7 @@ class Shows:
     def __init__(self) -> None:
         self.shown: asyncio.Queue[PermissionRequest] = asyncio.Queue()
 
-    async def ask(self, request: PermissionRequest) -> Reply | None:
+    async def ask(self, request: PermissionRequest) -> PermissionReply | None:
         self.shown.put_nowait(request)
         await asyncio.Event().wait()
 

@@ -16,7 +16,7 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.agent.chat_setup import ServerConfig
+from tk_ai_extension.agent.chat_setup import McpServerConfig
 from tk_ai_extension.agent.environment import ModelProvider
 from tk_ai_extension.agent.events import EventPayload, QuestionAsked, ToolAnswered
 from tk_ai_extension.agent.store import Checkpoint
@@ -53,7 +53,7 @@ ContentBlock = TextBlock | Image
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
+class Heartbeat:
     """The agent is working and has nothing to show; restarts the timeout of silence."""
 
 
@@ -68,7 +68,7 @@ class TurnEnded:
     error: ToolError | None = None
 
 
-AgentEvent = EventPayload | Checkpoint | Working | TurnEnded | ReportedEdits
+AgentEvent = EventPayload | Checkpoint | Heartbeat | TurnEnded | ReportedEdits
 """Events that an agent emits. A call is emitted when the agent decides on it, and may be emitted again; its
 answer is emitted only if it came from the agent itself (a tool that does not exist)."""
 
@@ -118,7 +118,7 @@ class SessionConfig:
     history: Checkpoint | None
     permit: Permit
     ask: Ask
-    servers: Sequence[ServerConfig] = ()
+    servers: Sequence[McpServerConfig] = ()
     files: Files | None = None
 
     @property

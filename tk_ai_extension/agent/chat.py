@@ -17,22 +17,22 @@ from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentBackend,
     AgentSession,
+    Heartbeat,
     HistoryMissing,
     ModelProvider,
     SessionConfig,
     TurnEnded,
-    Working,
 )
-from tk_ai_extension.agent.chat_setup import ChatSetup, ServerConfig, find_instructions
+from tk_ai_extension.agent.chat_setup import ChatSetup, McpServerConfig, find_instructions
 from tk_ai_extension.agent.context import content, instructions
 from tk_ai_extension.agent.events import (
-    Began,
-    Done,
     End,
-    Failed,
-    Noticed,
+    MessageSent,
+    NoticeAdded,
     QuestionAsked,
-    Sent,
+    TurnBegan,
+    TurnDone,
+    TurnFailed,
 )
 from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, Checkpoint
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_AgentSetup = tuple[AgentBackend, ModelProvider, tuple[ServerConfig, ...]]
+_AgentSetup = tuple[AgentBackend, ModelProvider, tuple[McpServerConfig, ...]]
 
 MAX_TURNS = 20
 """Maximum number of queued messages of a chat."""
@@ -198,7 +198,7 @@ class LiveChat:
         )
         turn = Turn(turn_id, message, caller, services.workspace, services.registry, self.log)
         turn.publish(
-            Sent(
+            MessageSent(
                 self.id,
                 request.message,
                 message.notebook,
@@ -230,7 +230,7 @@ class LiveChat:
         stopped = [turn for turn in self._waiting if only in (None, turn.id)]
         for queued in stopped:
             self._waiting.remove(queued)
-            queued.publish(Done("stopped"))
+            queued.publish(TurnDone("stopped"))
         turn = self._turn
         if turn is None or only not in (None, turn.id):
             return bool(stopped)
@@ -314,7 +314,7 @@ class LiveChat:
                 end = "planned"
         finally:
             self._turn = self._answering = None
-            turn.publish(Done(end, turn.text))
+            turn.publish(TurnDone(end, turn.text))
 
     async def _ended(self, turn: Turn, answering: asyncio.Task[End]) -> End:
         """Return how a turn ended, and publish its error. An agent that failed is closed."""
@@ -330,17 +330,17 @@ class LiveChat:
         if not isinstance(error, ToolError):
             logger.error("A turn of a chat failed", exc_info=error)
             error = InternalError(f"The chat failed: {type(error).__name__}: {error}")
-        turn.publish(Failed(error.as_dict()))
+        turn.publish(TurnFailed(error.as_dict()))
         return "failed"
 
     async def _answer(self, turn: Turn) -> End:
-        turn.publish(Began())
+        turn.publish(TurnBegan())
         services, message = self._services, turn.message
         await self._bind(turn)
         agent = await self._ready(turn)
         blocks, unread = await content(services.workspace, services.registry, turn.caller, message)
         for notice in unread:
-            turn.publish(Noticed(notice))
+            turn.publish(NoticeAdded(notice))
         turn.is_open = self._is_sent = True
         options = message.request.options
         await self._within(turn, agent.send(blocks, model=message.model, options=options))
@@ -379,7 +379,7 @@ class LiveChat:
                     return event
                 case Checkpoint():
                     await self._remember(turn, event)
-                case Working():
+                case Heartbeat():
                     pass
                 case ReportedEdits():
                     turn.receive_edits(event)
@@ -435,7 +435,7 @@ class LiveChat:
         try:
             _, project = await find_instructions(services.workspace)
         except ToolError as error:
-            turn.publish(Noticed(f"The project's instructions were not read: {error.message}"))
+            turn.publish(NoticeAdded(f"The project's instructions were not read: {error.message}"))
         await self.log.save()
         self.started_for = wanted
         history, is_lost = await services.store.history(self.id, turn.id), False
@@ -461,7 +461,7 @@ class LiveChat:
             is_lost = True
             session = await backend.start(replace(config, history=None))
         if is_lost:
-            turn.publish(Noticed(f"{turn.caller.name} has lost earlier messages of this chat."))
+            turn.publish(NoticeAdded(f"{turn.caller.name} has lost earlier messages of this chat."))
         self._agent = session
         return session
 

@@ -102,7 +102,7 @@ def _filled(text: str, info: ValidationInfo) -> str:
 _Text = Annotated[str, AfterValidator(_filled)]
 
 
-class ServerConfig(BaseModel):
+class McpServerConfig(BaseModel):
     """A server's entry in the file. Fields that other clients use are ignored.
 
     Attributes:
@@ -127,7 +127,7 @@ class ServerConfig(BaseModel):
     disabled: bool = False
 
     @model_validator(mode="after")
-    def _check(self) -> ServerConfig:
+    def _check(self) -> McpServerConfig:
         if bool(self.command) == bool(self.url):
             raise PydanticCustomError("no_place", "it needs either `command` or `url`")
         try:
@@ -148,7 +148,7 @@ class _File(BaseModel):
     servers: Annotated[dict[str, dict[str, Any]], Field(alias="mcpServers")]
 
 
-class ServerStatus(TypedDict):
+class McpServerStatus(TypedDict):
     """A user's server, without its arguments, variables and headers.
 
     Attributes:
@@ -164,7 +164,7 @@ class ServerStatus(TypedDict):
     problem: str
 
 
-class ServersInfo(TypedDict):
+class McpServersInfo(TypedDict):
     """The MCP servers of a user.
 
     Attributes:
@@ -176,7 +176,7 @@ class ServersInfo(TypedDict):
     allowed: bool
     file: str
     problem: str
-    servers: list[ServerStatus]
+    servers: list[McpServerStatus]
 
 
 async def find_instructions(workspace: Workspace) -> tuple[str | None, str]:
@@ -200,7 +200,7 @@ class ChatSetupInfo(TypedDict):
 
     instructions: str | None
     prompts: list[PromptInfo]
-    servers: ServersInfo
+    servers: McpServersInfo
 
 
 @dataclass(frozen=True)
@@ -256,13 +256,13 @@ class ChatSetup:
             )
         return message or text
 
-    async def servers(self, user: str) -> tuple[ServerConfig, ...]:
+    async def servers(self, user: str) -> tuple[McpServerConfig, ...]:
         """Return the MCP servers that a user's chats use."""
         found, _ = await asyncio.to_thread(self._servers, user)
-        servers = [each for each in found.values() if isinstance(each, ServerConfig)]
+        servers = [each for each in found.values() if isinstance(each, McpServerConfig)]
         return tuple(each for each in servers if not each.disabled)
 
-    async def servers_info(self, user: str) -> ServersInfo:
+    async def servers_info(self, user: str) -> McpServersInfo:
         """Return a user's MCP servers for the screen."""
         found, problem = await asyncio.to_thread(self._servers, user)
         is_owner = self.folder is not None and user in self.owners
@@ -279,7 +279,7 @@ class ChatSetup:
             found |= _collect(self.home, "user")
         return [found[name] for name in sorted(found)]
 
-    def _servers(self, user: str) -> tuple[dict[str, ServerConfig | str], str]:
+    def _servers(self, user: str) -> tuple[dict[str, McpServerConfig | str], str]:
         """Return a user's servers by name, and the problem with the file.
 
         An entry that cannot be used is replaced by the reason, without its values.
@@ -295,9 +295,9 @@ class ChatSetup:
             return {}, "It is not a JSON object with objects in `mcpServers`."
         return {name: self._server(name, entry) for name, entry in entries.items()}, ""
 
-    def _server(self, name: str, entry: dict[str, Any]) -> ServerConfig | str:
+    def _server(self, name: str, entry: dict[str, Any]) -> McpServerConfig | str:
         try:
-            return ServerConfig.model_validate({**entry, "name": name}, context=self.environment)
+            return McpServerConfig.model_validate({**entry, "name": name}, context=self.environment)
         except ValidationError as error:
             problems = [
                 ": ".join([*filter(None, [".".join(map(str, each["loc"]))]), each["msg"]])
@@ -399,7 +399,7 @@ def front_matter(text: str) -> tuple[Mapping[str, str], str]:
     return fields, text[found.end() :]
 
 
-def _status(name: str, server: ServerConfig | str) -> ServerStatus:
+def _status(name: str, server: McpServerConfig | str) -> McpServerStatus:
     if isinstance(server, str):
         return {"name": name, "place": "", "enabled": False, "problem": server}
     return {"name": name, "place": server.place, "enabled": not server.disabled, "problem": ""}

@@ -20,7 +20,7 @@ import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
-from tk_ai_extension.agent.events import Done, Event, Failed, Restored
+from tk_ai_extension.agent.events import ChatRestored, Event, TurnDone, TurnFailed
 from tk_ai_extension.agent.requests import APPROVED, ChatRequest, Message, QuestionAnswer
 from tk_ai_extension.agent.store import Chat
 from tk_ai_extension.model.agent_errors import (
@@ -41,7 +41,12 @@ from tk_ai_extension.model.paths import is_deleted
 from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.undo import NetChange, TakenBack, net_changes, undo_entries
+from tk_ai_extension.workspace.undo import (
+    CombinedChange,
+    UndoResult,
+    combined_changes,
+    undo_entries,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -201,15 +206,15 @@ class Chats:
                 logger.warning("Cannot remove the data of an agent's session: %s", error)
         self._workspace.forget(_caller_of(chat))
 
-    async def net(self, user: str, chat_id: str, turn: str) -> builtins.list[NetChange]:
-        """Return a turn's net changes by cell, without undone ones."""
+    async def net(self, user: str, chat_id: str, turn: str) -> builtins.list[CombinedChange]:
+        """Return a turn's combined changes by cell, without undone ones."""
         entries = await self._entries(await self.get(user, chat_id), [turn])
         # In a thread: the sources are long.
-        return await asyncio.to_thread(net_changes, entries, user)
+        return await asyncio.to_thread(combined_changes, entries, user)
 
     async def undo_turn(
         self, user: str, chat_id: str, *, turn: str, cells: frozenset[str] | None = None
-    ) -> builtins.list[TakenBack]:
+    ) -> builtins.list[UndoResult]:
         """Undo a turn's changes that were not edited since; in each notebook all or none.
 
         With the keys of cells, undo only the changes of these cells.
@@ -223,7 +228,7 @@ class Chats:
             entries = [entry.only(cells) for entry in entries]
         return await undo_entries(self._workspace, _caller_of(chat), entries, of="of a turn")
 
-    async def restore(self, user: str, chat_id: str, turn: str) -> builtins.list[TakenBack]:
+    async def restore(self, user: str, chat_id: str, turn: str) -> builtins.list[UndoResult]:
         """Restore a chat and its notebooks to before a turn.
 
         The turn and all later ones are stopped, their changes are undone unless the cell was
@@ -351,7 +356,7 @@ class Chats:
 
     async def _replace(
         self, chat: Chat, live: LiveChat, turn: str, *, undo: bool
-    ) -> builtins.list[TakenBack]:
+    ) -> builtins.list[UndoResult]:
         """Stop a turn and all later ones, make the agent forget them, and undo their changes.
 
         Raises:
@@ -369,7 +374,7 @@ class Chats:
         replaced = [each for each in onwards if turns[each]]
         for each in replaced:
             await live.stop(each)
-        taken: list[TakenBack] = []
+        taken: list[UndoResult] = []
         if undo:
             for each in replaced:
                 await live.until_ended(each)
@@ -382,7 +387,7 @@ class Chats:
         if await self._store.replace(chat.id, replaced):
             live.started_for = None
         if undo:
-            live.log.add(turn, Restored(taken))
+            live.log.add(turn, ChatRestored(taken))
             await live.log.save()
         return taken
 
@@ -415,8 +420,8 @@ class Chats:
             live.started_for = None
             for turn in left:
                 error = AgentDied("The server stopped before this turn had ended.")
-                live.log.add(turn, Failed(error.as_dict()))
-                live.log.add(turn, Done("failed"))
+                live.log.add(turn, TurnFailed(error.as_dict()))
+                live.log.add(turn, TurnDone("failed"))
             await live.log.save()
         return live
 

@@ -132,7 +132,7 @@ class CompletionRequest(CodeContext):
     """The cell's source after the cursor."""
 
 
-class EditRound(RequestBody):
+class EarlierPrompt(RequestBody):
     """An earlier prompt of the same edit."""
 
     prompt: _Prompt
@@ -149,7 +149,7 @@ class EditRequest(CodeContext):
     """The cell's source, to which each proposal of the edit applies."""
     error: _Source = ""
     """The error of the cell's last run."""
-    earlier: list[EditRound] = Field([], max_length=MAX_ABOVE)
+    earlier: list[EarlierPrompt] = Field([], max_length=MAX_ABOVE)
     """The earlier prompts with their proposals, which the person refines."""
 
 

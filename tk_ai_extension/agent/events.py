@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.workspace.undo import TakenBack
+from tk_ai_extension.workspace.undo import UndoResult
 
 End = Literal["done", "planned", "stopped", "failed"]
 """How a turn ended; ``planned`` if its final text is a plan.
@@ -18,7 +18,7 @@ A message with ``approves`` has the plan carried out, until another message is s
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class MessageSent:
     """A person's message; begins a turn.
 
     Attributes:
@@ -49,7 +49,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class TurnBegan:
     """The turn started: Claude is asked."""
 
     kind: ClassVar[str] = "began"
@@ -81,7 +81,7 @@ class ThinkingDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Discarded:
+class BlocksDiscarded:
     """The model's stream was interrupted and restarts: discard the blocks from this number on."""
 
     kind: ClassVar[str] = "discarded"
@@ -250,7 +250,7 @@ class CellChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class ChatRestored:
     """The chat was restored to before this turn: it and all later turns are replaced.
 
     Attributes:
@@ -259,7 +259,7 @@ class Restored:
 
     kind: ClassVar[str] = "restored"
 
-    notebooks: list[TakenBack]
+    notebooks: list[UndoResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ class AgentSlashCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OptionsOffered:
     """What the agent offers from now on, until it offers something else."""
 
     kind: ClassVar[str] = "offer"
@@ -320,7 +320,7 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsageReported:
     """Usage of the turn.
 
     Attributes:
@@ -340,7 +340,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class RequestRetried:
     """A request to the model failed and is retried.
 
     Attributes:
@@ -357,7 +357,7 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
-class Noticed:
+class NoticeAdded:
     """A notice for the person."""
 
     kind: ClassVar[str] = "notice"
@@ -366,7 +366,7 @@ class Noticed:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class TurnFailed:
     """The turn failed; ``error`` is `ToolError.as_dict`."""
 
     kind: ClassVar[str] = "error"
@@ -375,7 +375,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TurnDone:
     """The last event of a turn.
 
     Attributes:
@@ -390,11 +390,11 @@ class Done:
 
 
 EventPayload = (
-    Sent
-    | Began
+    MessageSent
+    | TurnBegan
     | TextDelta
     | ThinkingDelta
-    | Discarded
+    | BlocksDiscarded
     | ToolCalled
     | ToolProgressed
     | ToolAnswered
@@ -403,14 +403,14 @@ EventPayload = (
     | QuestionAsked
     | QuestionSettled
     | CellChanged
-    | Restored
+    | ChatRestored
     | TodoListed
-    | Offered
-    | Used
-    | Retried
-    | Noticed
-    | Failed
-    | Done
+    | OptionsOffered
+    | UsageReported
+    | RequestRetried
+    | NoticeAdded
+    | TurnFailed
+    | TurnDone
 )
 """Payload of an event."""
 

@@ -19,11 +19,10 @@ from typing import Any, TypeVar
 import mcp_types as types
 
 from tk_ai_extension.agent.events import (
+    BlocksDiscarded,
     CellChanged,
-    Discarded,
-    Done,
     EventPayload,
-    Noticed,
+    NoticeAdded,
     PermissionAsked,
     PermissionSettled,
     Question,
@@ -33,6 +32,7 @@ from tk_ai_extension.agent.events import (
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
+    TurnDone,
 )
 from tk_ai_extension.agent.requests import Message
 from tk_ai_extension.agent.store import ChatLog
@@ -58,7 +58,7 @@ from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import Files, read_if_exists
 from tk_ai_extension.workspace.permission_requests import ApprovalScope, Effect
-from tk_ai_extension.workspace.permissions import PermissionRequest, Reply
+from tk_ai_extension.workspace.permissions import PermissionReply, PermissionRequest
 from tk_ai_extension.workspace.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class Turn:
                     self._ending.spawn(self._record_edits(call), "Recording an agent's edits")
             case TextDelta(text=text):
                 self.text += text
-            case Discarded():
+            case BlocksDiscarded():
                 self.text = ""
             case _:
                 pass
@@ -227,7 +227,7 @@ class Turn:
         """Publish an event unless the turn is over: a cell may ignore an interrupt."""
         if self.ended.is_set():
             return
-        if isinstance(what, Done):
+        if isinstance(what, TurnDone):
             # An agent that was closed does not report the end of its own calls.
             for call, known in self._calls.items():
                 if known.is_open:
@@ -238,7 +238,7 @@ class Turn:
                 self._known(call, tool).reported.set()
             case ToolAnswered(call=call, tool=tool):
                 self._known(call, tool).has_result = True
-            case Done():
+            case TurnDone():
                 self.ended.set()
             case _:
                 pass
@@ -360,7 +360,7 @@ class Turn:
                     after = await editing.record_file(self.workspace, self.caller, path, before)
                 except ToolError as error:
                     said = f"The change of {path} cannot be undone here: {error.message}"
-                    self.publish(Noticed(said))
+                    self.publish(NoticeAdded(said))
                     continue
                 for others in self._edits.values():
                     # What another edit of the file has changed by now is recorded.
@@ -490,7 +490,7 @@ class ChatApprover:
     call: str
     waited: float = 0.0
 
-    async def ask(self, request: PermissionRequest) -> Reply | None:
+    async def ask(self, request: PermissionRequest) -> PermissionReply | None:
         """Publish the request and wait until it is cancelled by an answer or a stop."""
         self.turn.publish(
             PermissionAsked(

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal, one_line
-from tk_ai_extension.workspace.permission_requests import Answer, PermissionRequest, Reply
+from tk_ai_extension.workspace.permission_requests import Answer, PermissionReply, PermissionRequest
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class ElicitingApprover:
         self._responses = responses or {}
         self.question: types.InputRequiredResult | None = None
 
-    async def ask(self, request: PermissionRequest) -> Reply | None:
+    async def ask(self, request: PermissionRequest) -> PermissionReply | None:
         """Return the person's answer, or None if it arrives with the next round."""
         if not is_modern(self._context):
             return await self._ask_now(request)
@@ -74,7 +74,7 @@ class ElicitingApprover:
         )
         return None
 
-    async def _ask_now(self, request: PermissionRequest) -> Reply | None:
+    async def _ask_now(self, request: PermissionRequest) -> PermissionReply | None:
         asking = asyncio.create_task(
             self._context.session.elicit_form(
                 _message(request), _schema(request), related_request_id=self._context.request_id
@@ -128,16 +128,16 @@ def _schema(request: PermissionRequest) -> Json:
     }
 
 
-def _answer(result: types.ElicitResult) -> Reply | None:
+def _answer(result: types.ElicitResult) -> PermissionReply | None:
     """Return the person's answer; None if they closed the form."""
     content = result.content or {}
     said = content.get("message", "")
     message = said[:MAX_MESSAGE] if isinstance(said, str) else ""
     if result.action == "decline":
-        return Reply("deny", message)
+        return PermissionReply("deny", message)
     if result.action != "accept":
         return None
     answer = content.get("answer", "once")
     if answer not in get_args(Answer) or answer == "deny":
-        return Reply("deny", message)
-    return Reply(cast("Answer", answer))
+        return PermissionReply("deny", message)
+    return PermissionReply(cast("Answer", answer))

@@ -22,7 +22,7 @@ from tk_ai_extension.model.outputs import json_size, stream_text
 from tk_ai_extension.model.strict_json import MALFORMED
 from tk_ai_extension.tools.default.focus import person_focus
 from tk_ai_extension.tools.registry import Registry, ToolContext
-from tk_ai_extension.workspace.files import Walk
+from tk_ai_extension.workspace.files import FolderWalk
 
 MAX_NOTEBOOKS = 2_000
 """Maximum number of listed notebooks; unlisted ones can be read as well."""
@@ -162,7 +162,7 @@ class Resources:
         caller = self._requests.caller(context)
         found = {each.path: None for each in self._workspace.notebooks.list(caller)}
         try:
-            async for entry in Walk(self._workspace.files, "", recursive=True):
+            async for entry in FolderWalk(self._workspace.files, "", recursive=True):
                 if entry.kind == "notebook":
                     found[entry.path] = None
                 if len(found) >= MAX_NOTEBOOKS:

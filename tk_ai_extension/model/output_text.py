@@ -62,7 +62,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 @dataclass
-class Digest:
+class RenderedOutputs:
     """Outputs for a model.
 
     Attributes:
@@ -83,7 +83,7 @@ class Digest:
     hidden: str | None = None
 
 
-def digest(outputs: Iterable[Json]) -> Digest:
+def digest(outputs: Iterable[Json]) -> RenderedOutputs:
     r"""Return the texts, images and data of outputs, in order.
 
     The text of a display is its text/markdown, else text/plain, else its LaTeX, or converted HTML or SVG.
@@ -93,7 +93,7 @@ def digest(outputs: Iterable[Json]) -> Digest:
     >>> digest([{"output_type": "stream", "name": "stdout", "text": "1\n2\n"}]).text
     '1\n2'
     """
-    result = Digest()
+    result = RenderedOutputs()
     parts: list[str] = []
     whole: list[str] = []
     shortened = False
@@ -123,7 +123,7 @@ def digest(outputs: Iterable[Json]) -> Digest:
     return result
 
 
-def _display(output: Json, result: Digest) -> tuple[str, bool]:
+def _display(output: Json, result: RenderedOutputs) -> tuple[str, bool]:
     """Return the text of a display, and whether it is a placeholder for an image or a value."""
     data = bundle_of(output)
     image = next((mime for mime in IMAGE_MIMES if mime in data), None)

@@ -57,7 +57,7 @@ MAX_SHOWN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ProposalLine:
     """A line of a diff or of code, verbatim."""
 
     mark: Mark
@@ -126,7 +126,7 @@ class ProposalStep:
     cell: CellReference | None = None
     to: int | None = None
     runs: bool = False
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ProposalLine, ...] = ()
     identity: tuple[str | int | bool | None, ...] | None = field(default=None, metadata=INTERNAL)
     cell_type: CellType | None = None
     loads: frozenset[str] = field(default=frozenset(), metadata=INTERNAL)
@@ -265,12 +265,12 @@ def _joins(char: str, before: str) -> bool:
     return category in ("So", "Sk", "Mn", "Mc") or (category == "Lo" and not is_latin)
 
 
-def marked(mark: Mark, text: str) -> tuple[Line, ...]:
+def marked(mark: Mark, text: str) -> tuple[ProposalLine, ...]:
     """Return the lines of a text, all with the same mark."""
-    return tuple(Line(mark, line) for line in text.split("\n"))
+    return tuple(ProposalLine(mark, line) for line in text.split("\n"))
 
 
-def diff_lines(before: str, after: str, *, whole: bool = False) -> tuple[Line, ...]:
+def diff_lines(before: str, after: str, *, whole: bool = False) -> tuple[ProposalLine, ...]:
     """Return a line diff with one line of context; all lines if ``whole`` is true."""
     old, new = before.split("\n"), after.split("\n")
     if whole and old == new:
@@ -281,8 +281,8 @@ def diff_lines(before: str, after: str, *, whole: bool = False) -> tuple[Line, .
     return tuple(_line(line) for line in found[1 if whole else 0 :])
 
 
-def _line(line: str) -> Line:
+def _line(line: str) -> ProposalLine:
     if line.startswith("@@"):
-        return Line("@", line)
+        return ProposalLine("@", line)
     mark: Any = line[:1]
-    return Line(mark, line[1:])
+    return ProposalLine(mark, line[1:])

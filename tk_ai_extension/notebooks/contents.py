@@ -41,7 +41,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.document import Make, NotebookText
-from tk_ai_extension.notebooks.reading import StoredNotebook, keyed, read_notebook
+from tk_ai_extension.notebooks.in_memory import StoredNotebook, keyed, read_notebook
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
@@ -303,7 +303,7 @@ def _written(content: Json, path: str) -> StoredNotebook:
     return read_notebook(f"{text}\n".encode("utf-8", "surrogatepass"), path)
 
 
-class ManagedNotebook(NotebookText):
+class ContentsNotebook(NotebookText):
     """A notebook of a contents manager.
 
     Args:
@@ -375,9 +375,9 @@ class ContentsNotebooks:
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
-        self._kept: WeakValueDictionary[str, ManagedNotebook] = WeakValueDictionary()
+        self._kept: WeakValueDictionary[str, ContentsNotebook] = WeakValueDictionary()
 
-    async def open(self, path: str) -> ManagedNotebook:
+    async def open(self, path: str) -> ContentsNotebook:
         """Return the notebook at a path.
 
         Raises:
@@ -392,11 +392,11 @@ class ContentsNotebooks:
             raise NotebookNotFound(f"Notebook {path} does not exist.")
         return self.text(path)
 
-    def text(self, path: str) -> ManagedNotebook:
+    def text(self, path: str) -> ContentsNotebook:
         """Return the notebook at a path, which may not exist."""
         kept = self._kept.get(path)
         if kept is None:
-            kept = self._kept[path] = ManagedNotebook(self._manager)
+            kept = self._kept[path] = ContentsNotebook(self._manager)
         return kept
 
     async def exists(self, path: str) -> bool:

@@ -26,6 +26,7 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.operations import Applied, Insert, Operation
 from tk_ai_extension.notebooks import notebook_json
+from tk_ai_extension.notebooks.in_memory import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
 from tk_ai_extension.notebooks.outputs import (
@@ -38,7 +39,6 @@ from tk_ai_extension.notebooks.outputs import (
     StoredOutputSink,
     relocate_runs,
 )
-from tk_ai_extension.notebooks.reading import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.transactions import EditTransaction, LoadedNotebook
 
 MAX_RAW = 64_000_000

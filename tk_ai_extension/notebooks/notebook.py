@@ -43,7 +43,7 @@ MIN_PREFIX = 4
 """Minimum characters of a revision's prefix."""
 
 
-class Seen:
+class ReadSources:
     """Remembers, for each caller, the last source of each cell of a notebook that the caller read.
 
     A change to a cell is a compare-and-set against the hash. Only whole sources count: a line of a list
@@ -102,7 +102,7 @@ class Seen:
             self._count -= 1
 
 
-class Revisions:
+class SnapshotCache:
     """Caches the snapshots of a notebook that were shown as text, so that the edited text can be merged.
 
     A revision is a hash of the content, so all callers share an entry. The least recently used entry
@@ -240,8 +240,8 @@ class Notebook:
 
     def forget_content(self) -> None:
         """Forget the state about the content, which was replaced."""
-        self.seen = Seen()
-        self.revisions = Revisions()
+        self.seen = ReadSources()
+        self.revisions = SnapshotCache()
         self.last_runs = LastRuns()
 
 
@@ -324,22 +324,22 @@ CellState = Literal["fresh", "edited", "stale", "never", "running", "error"]
 
 
 @dataclass(eq=False, slots=True)
-class Incarnation:
+class KernelIncarnation:
     """A kernel from its start to its end or restart, which ends its variables."""
 
     kernel_id: str
     has_ended: bool = False
 
 
-class Incarnations:
+class KernelIncarnations:
     """The present incarnation of each kernel."""
 
     def __init__(self) -> None:
-        self._present: dict[str, Incarnation] = {}
+        self._present: dict[str, KernelIncarnation] = {}
 
-    def of(self, kernel_id: str) -> Incarnation:
+    def of(self, kernel_id: str) -> KernelIncarnation:
         """Return a kernel's present incarnation. Ask for it when the kernel starts the code."""
-        return self._present.setdefault(kernel_id, Incarnation(kernel_id))
+        return self._present.setdefault(kernel_id, KernelIncarnation(kernel_id))
 
     def end(self, kernel_id: str) -> None:
         """End the incarnation of a kernel that has ended or was restarted."""
@@ -360,7 +360,7 @@ class RunRecord:
 
     source_hash: str
     sequence: int
-    incarnation: Incarnation
+    incarnation: KernelIncarnation
     ok: bool
 
 
@@ -381,12 +381,14 @@ class LastRuns:
             }
         return self._records
 
-    def record(self, cell: str, source_hash: str, incarnation: Incarnation, *, ok: bool) -> None:
+    def record(
+        self, cell: str, source_hash: str, incarnation: KernelIncarnation, *, ok: bool
+    ) -> None:
         """Record a run of a cell, unless its kernel has ended or was restarted since."""
         if not incarnation.has_ended:
             self._records[cell] = RunRecord(source_hash, next(self._sequence), incarnation, ok)
 
-    def record_foreign(self, incarnation: Incarnation, snapshot: Snapshot, code: str) -> None:
+    def record_foreign(self, incarnation: KernelIncarnation, snapshot: Snapshot, code: str) -> None:
         """Record code that another client ran, if it is the source of exactly one cell."""
         matching = [cell for cell in snapshot.cells if cell.type == "code" and cell.source == code]
         if len(matching) == 1:

@@ -289,7 +289,7 @@ def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
     return done
 
 
-class Schedule:
+class Throttle:
     """Throttles an action: calls it a delay after a request, and coalesces requests until then.
 
     A further request does not postpone the call, and calls never overlap.
@@ -391,7 +391,7 @@ class OutputSaver:
         self._failing_since: float | None = None
         self._lock = asyncio.Lock()
         self._tasks = BackgroundTasks(_log)
-        self._schedule = Schedule(self._save_in_time, f"save {path}", self._tasks, delay=SAVE_DELAY)
+        self._schedule = Throttle(self._save_in_time, f"save {path}", self._tasks, delay=SAVE_DELAY)
 
     def acquire(self) -> None:
         """Add a running cell as a user."""
@@ -564,7 +564,7 @@ class RunningCell:
     sink: OutputSink
 
 
-class Located(Protocol):
+class CellLocator(Protocol):
     """A document, as the place of running cells; see `NotebookDocument`."""
 
     @property
@@ -604,7 +604,7 @@ class CellOutputWriter:
 
     def __init__(
         self,
-        document: Located,
+        document: CellLocator,
         located: RunningCell,
         writers: list[CellOutputWriter],
         tasks: BackgroundTasks,
@@ -624,7 +624,7 @@ class CellOutputWriter:
         self._count: int | None = None
         self._save = True
         self._is_detached = False
-        self._schedule = Schedule(
+        self._schedule = Throttle(
             self._push, f"outputs of {document.path}", tasks, delay=PUSH_INTERVAL
         )
         writers.append(self)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tk_ai_extension.model.json_values import Json
+    from tk_ai_extension.notebooks.in_memory import TabReplica
     from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
-    from tk_ai_extension.notebooks.outputs import Schedule
-    from tk_ai_extension.notebooks.reading import TabReplica
+    from tk_ai_extension.notebooks.outputs import Throttle
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Tab:
 
     def __init__(self, page: Page, name: str, notebook: Notebook) -> None:
         # Imported late: a server starts with this module, mostly without a page.
-        from tk_ai_extension.notebooks.reading import TabReplica
+        from tk_ai_extension.notebooks.in_memory import TabReplica
 
         self.name = name
         self.page = page
@@ -155,7 +155,7 @@ class Tab:
         self.focus = Focus()
         self.replica = TabReplica()
         self.lock = asyncio.Lock()
-        self.saving: Schedule | None = None
+        self.saving: Throttle | None = None
 
     @property
     def path(self) -> str:
@@ -566,9 +566,9 @@ class Pages:
     def save_soon(self, tab: Tab, write: Write) -> None:
         """Have a tab save within a second, regardless of further changes; see `save`."""
         if tab.saving is None:
-            from tk_ai_extension.notebooks.outputs import Schedule
+            from tk_ai_extension.notebooks.outputs import Throttle
 
-            tab.saving = Schedule(
+            tab.saving = Throttle(
                 partial(self._save_in_time, tab, write),
                 f"save {tab.path}",
                 self._tasks,

@@ -36,7 +36,7 @@ from tk_ai_extension.tools.registry import parsed
 from tk_ai_extension.workspace.journal import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE, StandingInfo
-from tk_ai_extension.workspace.undo import NetChange, TakenBack
+from tk_ai_extension.workspace.undo import CombinedChange, UndoResult
 
 __all__ = [
     "Activity",
@@ -322,13 +322,13 @@ class Stopped(TypedDict):
 class UndoneTurn(TypedDict):
     """The undone changes and those that stay, by notebook."""
 
-    notebooks: list[TakenBack]
+    notebooks: list[UndoResult]
 
 
-class NetChanges(TypedDict):
-    """The net effect of changes, by cell."""
+class CombinedChanges(TypedDict):
+    """The combined effect of changes, by cell."""
 
-    changes: list[NetChange]
+    changes: list[CombinedChange]
 
 
 class KeptChanges(TypedDict):
@@ -344,7 +344,7 @@ class UndoneChanges(TypedDict):
         missing: Numbers of entries without changes that can be undone in this notebook (any more).
     """
 
-    undone: list[TakenBack]
+    undone: list[UndoResult]
     missing: list[int]
 
 

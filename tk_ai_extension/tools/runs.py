@@ -18,7 +18,7 @@ from tk_ai_extension.model.cell_tags import may_fail
 from tk_ai_extension.model.cells import Cell, Snapshot, counted
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.output_text import Digest, digest, shorten
+from tk_ai_extension.model.output_text import RenderedOutputs, digest, shorten
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
 from tk_ai_extension.tools.changes import RESTART, EditPlan, cell_step
@@ -103,7 +103,7 @@ SMALL = 200_000
 """Characters of outputs that are digested on the event loop; more are digested in a thread."""
 
 
-async def digested(outputs: Sequence[Json]) -> Digest:
+async def digested(outputs: Sequence[Json]) -> RenderedOutputs:
     """Return the `digest` of outputs without blocking the event loop."""
     if summarise(outputs).size <= SMALL:
         return digest(outputs)
@@ -139,7 +139,7 @@ async def present(
 
 async def _with_text(
     context: ToolContext,
-    found: Digest,
+    found: RenderedOutputs,
     limit: int,
     images: tuple[Image, ...],
     data: tuple[Any, ...],

@@ -35,7 +35,7 @@ from tk_ai_extension.model.execution_events import (
     StatusEvent,
 )
 from tk_ai_extension.model.outputs import OutputBuffer, summarise
-from tk_ai_extension.notebooks.notebook import Incarnations, Notebook, Notebooks
+from tk_ai_extension.notebooks.notebook import KernelIncarnations, Notebook, Notebooks
 from tk_ai_extension.notebooks.outputs import CellOutputWriter
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.journal import Activity, ActivityFeed, Journal
@@ -126,7 +126,7 @@ class ExecutionService:
         notebooks: Notebooks,
         activity: ActivityFeed,
         *,
-        incarnations: Incarnations | None = None,
+        incarnations: KernelIncarnations | None = None,
         displays: DisplayRegistry | None = None,
         open_document: OpenDocument | None = None,
         file_of: Callable[[str], str] = str,
@@ -137,7 +137,7 @@ class ExecutionService:
         self._notebooks = notebooks
         self._journal = journal
         self._activity = activity
-        self._incarnations = incarnations or Incarnations()
+        self._incarnations = incarnations or KernelIncarnations()
         self._displays = displays or DisplayRegistry()
         self._open = open_document
         self._file_of = file_of

@@ -32,9 +32,9 @@ MAX_BYTES = 20_000_000
 """Maximum bytes of a text file; larger ones are read by code in a kernel."""
 
 MAX_DEPTH = 12
-"""Maximum depth of folders in a `Walk`."""
+"""Maximum depth of folders in a `FolderWalk`."""
 MAX_ENTRIES = 20_000
-"""Maximum entries that a `Walk` yields."""
+"""Maximum entries that a `FolderWalk` yields."""
 MAX_NAMED = 5
 """Maximum names that a sentence lists."""
 
@@ -361,7 +361,7 @@ def _refusal(path: str, error: OSError) -> ToolError:
     return PathRefused(f"`{path}` is not accessible.")
 
 
-class Walk:
+class FolderWalk:
     """The entries below a folder, each folder before its contents, up to the limits.
 
     After its end, `left_out` names the omitted entries: without them, an absence does not show that

@@ -41,7 +41,7 @@ from tk_ai_extension.workspace.stored_changes import decode_changes, encode_chan
 T = TypeVar("T")
 
 
-class Commits:
+class ChangesInProgress:
     """Runs changes to completion, and tracks those of each turn that are still in progress.
 
     A stopped turn ends after them, however slow the disk is: otherwise a change could be made after

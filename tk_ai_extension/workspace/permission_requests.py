@@ -28,7 +28,7 @@ ApprovalScope = Literal["any", "effect", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PermissionReply:
     """A person's answer to a request.
 
     Attributes:
@@ -128,7 +128,7 @@ Outcome = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingRequests:
     """The pending requests, oldest first. It is the first event of a stream."""
 
     kind: ClassVar[Literal["waiting"]] = "waiting"
@@ -140,7 +140,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestAdded:
     """A request was added."""
 
     kind: ClassVar[Literal["asked"]] = "asked"
@@ -152,7 +152,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class RequestSettled:
     """A request is no longer pending."""
 
     kind: ClassVar[Literal["settled"]] = "settled"
@@ -164,7 +164,7 @@ class Settled:
         return {"kind": self.kind, "id": self.id, "outcome": self.outcome}
 
 
-PermissionEvent = Waiting | Asked | Settled
+PermissionEvent = PendingRequests | RequestAdded | RequestSettled
 
 
 class _Subscriber:
@@ -176,11 +176,11 @@ class _Subscriber:
 
     def __init__(self, user: str) -> None:
         self.user = user
-        self.events: OrderedDict[str, Asked | Settled] = OrderedDict()
+        self.events: OrderedDict[str, RequestAdded | RequestSettled] = OrderedDict()
         self.changed = asyncio.Event()
 
-    def put(self, key: str, event: Asked | Settled) -> None:
-        if isinstance(self.events.pop(key, None), Asked):
+    def put(self, key: str, event: RequestAdded | RequestSettled) -> None:
+        if isinstance(self.events.pop(key, None), RequestAdded):
             return
         self.events[key] = event
         self.changed.set()
@@ -194,11 +194,11 @@ class PermissionFeed:
 
     def asked(self, request: PermissionRequest) -> None:
         """Publish that a request was added."""
-        self._publish(request, Asked(request))
+        self._publish(request, RequestAdded(request))
 
     def settled(self, request: PermissionRequest, outcome: Outcome) -> None:
         """Publish that a request is no longer pending."""
-        self._publish(request, Settled(request.id, outcome))
+        self._publish(request, RequestSettled(request.id, outcome))
 
     async def follow(
         self, user: str, waiting: Callable[[], list[PermissionRequest]]
@@ -213,7 +213,7 @@ class PermissionFeed:
         requests = tuple(waiting())
         self._subscribers.add(subscriber)
         try:
-            yield Waiting(requests)
+            yield PendingRequests(requests)
             while True:
                 while subscriber.events:
                     yield subscriber.events.popitem(last=False)[1]
@@ -222,7 +222,7 @@ class PermissionFeed:
         finally:
             self._subscribers.discard(subscriber)
 
-    def _publish(self, request: PermissionRequest, event: Asked | Settled) -> None:
+    def _publish(self, request: PermissionRequest, event: RequestAdded | RequestSettled) -> None:
         for subscriber in self._subscribers:
             if subscriber.user == request.caller.user:
                 subscriber.put(request.id, event)

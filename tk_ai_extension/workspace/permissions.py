@@ -34,8 +34,8 @@ from tk_ai_extension.workspace.permission_requests import (
     Outcome,
     PermissionEvent,
     PermissionFeed,
+    PermissionReply,
     PermissionRequest,
-    Reply,
     is_at,
 )
 
@@ -235,7 +235,7 @@ def capped(mode: Mode, cap: Mode) -> Mode:
 class Approver(Protocol):
     """Asks a person during a call. The composition root provides it for interfaces that can ask."""
 
-    async def ask(self, request: PermissionRequest) -> Reply | None:
+    async def ask(self, request: PermissionRequest) -> PermissionReply | None:
         """Show the request and return the answer; None if no person can be asked during this call.
 
         It is cancelled if the request is answered elsewhere (`PermissionPolicy.answer`), so an
@@ -277,10 +277,12 @@ class PermissionPolicy:
         self._pending: dict[str, PermissionRequest] = {}
         # Requests that an approver asks during the call, with the answer from another interface.
         # The answer is None if the notebook is gone.
-        self._asking: dict[str, asyncio.Future[Reply | None]] = {}
+        self._asking: dict[str, asyncio.Future[PermissionReply | None]] = {}
         # Answers for one exact call (identity, hash), with its notebook, consumed when the call is
         # repeated.
-        self._once: OrderedDict[tuple[str, str], tuple[Reply, Notebook | None]] = OrderedDict()
+        self._once: OrderedDict[tuple[str, str], tuple[PermissionReply, Notebook | None]] = (
+            OrderedDict()
+        )
         self.standing = StandingApprovals()
         self._feed = PermissionFeed()
 
@@ -420,7 +422,7 @@ class PermissionPolicy:
                 f"You have no pending request `{permission_id}`.",
                 hint="It was answered, has expired, or was withdrawn. List the pending ones.",
             )
-        reply = Reply(answer, message)
+        reply = PermissionReply(answer, message)
         self._settle(request, reply)
         asking = self._asking.get(permission_id)
         if asking is not None and not asking.done():
@@ -503,9 +505,11 @@ class PermissionPolicy:
         asyncio.get_running_loop().call_later(self._keep, self._expire)
         return request
 
-    async def _ask(self, approver: Approver, request: PermissionRequest) -> Reply | None:
+    async def _ask(self, approver: Approver, request: PermissionRequest) -> PermissionReply | None:
         """Return the first answer: the approver's, or one from `answer`."""
-        answered: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[PermissionReply | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._asking[request.id] = answered
         asking = asyncio.ensure_future(approver.ask(request))
         try:
@@ -525,7 +529,7 @@ class PermissionPolicy:
             asking.cancel()
             await asyncio.wait((asking,))
 
-    def _settle(self, request: PermissionRequest, reply: Reply) -> None:
+    def _settle(self, request: PermissionRequest, reply: PermissionReply) -> None:
         answer = reply.answer
         if answer not in request.answers:
             raise InvalidArguments(
@@ -562,7 +566,7 @@ class PermissionPolicy:
                 self._end(request, "expired")
 
 
-def _given(request: PermissionRequest, reply: Reply | None) -> Reply:
+def _given(request: PermissionRequest, reply: PermissionReply | None) -> PermissionReply:
     """Return the answer to a request of a call.
 
     Raises:

@@ -22,7 +22,7 @@ from tk_ai_extension.model.execution_events import (
 )
 from tk_ai_extension.model.outputs import OutputBuffer, json_size
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.notebook import Incarnation, Notebook
+from tk_ai_extension.notebooks.notebook import KernelIncarnation, Notebook
 
 MAX_WAITING = 256
 """Maximum waiting executions of one kernel."""
@@ -200,7 +200,7 @@ class Step:
     """Whether the kernel has started it. Before that, an interrupt would hit another caller's code."""
     outputs: OutputBuffer = field(default_factory=OutputBuffer)
     execution: Execution | None = None
-    incarnation: Incarnation | None = None
+    incarnation: KernelIncarnation | None = None
     """The kernel that has taken its code; None before that."""
     statuses: StatusLog = field(default_factory=StatusLog)
     on_status: Callable[[StatusEvent], None] | None = None

@@ -1,4 +1,4 @@
-"""Undo journal entries, cell by cell, unless a cell was edited or ran since; and their net changes."""
+"""Undo journal entries, cell by cell, unless a cell was edited or ran since; and their combined changes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ MAX_SOURCE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class NetChange:
-    """The net effect of several changes on one cell.
+class CombinedChange:
+    """The combined effect of several changes on one cell.
 
     Attributes:
         notebook: The path.
@@ -73,8 +73,8 @@ class NetChange:
     yours: bool
 
 
-def net_changes(entries: Sequence[JournalEntry], user: str) -> list[NetChange]:
-    """Return the net changes by cell, in the order of each cell's first change.
+def combined_changes(entries: Sequence[JournalEntry], user: str) -> list[CombinedChange]:
+    """Return the combined changes by cell, in the order of each cell's first change.
 
     A cell that was inserted and deleted again is left out, and so is an unchanged one. Changes that a
     person keeps count only if the cell has no others.
@@ -87,7 +87,7 @@ def net_changes(entries: Sequence[JournalEntry], user: str) -> list[NetChange]:
     for entry in reversed(entries):
         for change in entry.changes:
             by_cell.setdefault((entry.path, change.cell), []).append((entry, change))
-    found: list[NetChange | None] = []
+    found: list[CombinedChange | None] = []
     for (path, cell), changes in by_cell.items():
         pending = [each for each in changes if cell not in each[0].kept]
         found.append(_net(path, pending or changes, user, is_kept=not pending))
@@ -96,7 +96,7 @@ def net_changes(entries: Sequence[JournalEntry], user: str) -> list[NetChange]:
 
 def _net(
     path: str, done: Sequence[tuple[JournalEntry, Change]], user: str, *, is_kept: bool
-) -> NetChange | None:
+) -> CombinedChange | None:
     changes = [change for _, change in done]
     entries = list({entry.id: entry for entry, _ in done}.values())
     last = changes[-1]
@@ -113,7 +113,7 @@ def _net(
     truncated = max(len(old), len(new)) > MAX_SOURCE
     if truncated:
         old = new = ""
-    return NetChange(
+    return CombinedChange(
         path,
         last.cell,
         action,
@@ -570,7 +570,7 @@ async def run_off_loop_if_large(cells: int, work: Callable[[], T]) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
+class UndoResult:
     """The result of an undo in one notebook.
 
     Attributes:
@@ -616,7 +616,7 @@ async def undo_entries(
     *,
     of: str = "",
     raises: bool = True,
-) -> list[TakenBack]:
+) -> list[UndoResult]:
     """Undo journal entries, all or none in each notebook.
 
     If a notebook has an error, its changes stay, with the error as the reason.
@@ -638,7 +638,7 @@ async def undo_entries(
             by_path[entry.path].append(entry)
     if not by_path and raises:
         raise NothingToUndo("There is no change that can be undone.")
-    taken: list[TakenBack] = []
+    taken: list[UndoResult] = []
     for path, of_path in by_path.items():
         try:
             taken.append(await _undo_in_notebook(workspace, caller, path, of_path, of=of))
@@ -646,7 +646,7 @@ async def undo_entries(
             if raises and len(by_path) == 1:
                 raise
             reasons = () if isinstance(error, NothingToUndo) else (error.message,)
-            taken.append(TakenBack(path, (), reasons))
+            taken.append(UndoResult(path, (), reasons))
     return taken
 
 
@@ -657,15 +657,15 @@ async def _undo_in_notebook(
     entries: list[JournalEntry],
     *,
     of: str,
-) -> TakenBack:
+) -> UndoResult:
     if not path.lower().endswith(".ipynb"):
         restored, kept = await editing.undo_file(workspace, caller, path, entries)
-        return TakenBack(path, restored, kept)
+        return UndoResult(path, restored, kept)
     document = await workspace.store.open(path)
     snapshot = await document.read()
     undo = await plan_entries(document, entries, snapshot)
     if not undo.entries:
-        return TakenBack(path, (), undo.left, undo.stayed)
+        return UndoResult(path, (), undo.left, undo.stayed)
     count = len(undo.entries)
     summary = f"undid {count} change{'' if count == 1 else 's'} {of}".rstrip()
     operations = anchored(snapshot, undo.operations)
@@ -679,4 +679,4 @@ async def _undo_in_notebook(
         summary=summary,
     )
     changed = dict.fromkeys(change.cell for change in applied.changes)
-    return TakenBack(path, tuple(changed), undo.left, undo.stayed)
+    return UndoResult(path, tuple(changed), undo.left, undo.stayed)

@@ -24,14 +24,19 @@ from tk_ai_extension.model.errors import (
     NotOpen,
 )
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.live import NotebookRouter
-from tk_ai_extension.notebooks.notebook import Incarnation, Incarnations, Notebook, Notebooks
+from tk_ai_extension.notebooks.notebook import (
+    KernelIncarnation,
+    KernelIncarnations,
+    Notebook,
+    Notebooks,
+)
 from tk_ai_extension.notebooks.pages import Tab
+from tk_ai_extension.notebooks.router import NotebookRouter
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.execution_service import ExecutionService
 from tk_ai_extension.workspace.files import Files
-from tk_ai_extension.workspace.journal import ActivityFeed, Commits, Journal
+from tk_ai_extension.workspace.journal import ActivityFeed, ChangesInProgress, Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.runs import FairQueue, KernelQueries
@@ -43,7 +48,7 @@ MAX_NOTEBOOKS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ManagedNotebook:
+class ConnectedNotebook:
     """A notebook that a caller has connected (use_notebook).
 
     Attributes:
@@ -92,15 +97,15 @@ class _CallerNotebooks:
         deleted = (each for each in reversed(self.names) if each.is_deleted and each.path == path)
         return next((each for each in deleted if each.kernel_id is not None), None)
 
-    def managed(self, notebook: Notebook) -> ManagedNotebook:
+    def managed(self, notebook: Notebook) -> ConnectedNotebook:
         name = notebook.path if notebook.is_deleted else self.name_of(notebook)
         is_current = notebook is self.current and not notebook.is_deleted
-        return ManagedNotebook(
+        return ConnectedNotebook(
             self.caller, name, notebook.path, notebook.kernel_id, current=is_current
         )
 
 
-class NotebookManager:
+class ConnectedNotebooks:
     """Names and the current notebook of each caller.
 
     Names belong to one caller. A notebook's kernel is the same for all callers, so a replaced kernel
@@ -117,7 +122,7 @@ class NotebookManager:
 
     def add(
         self, caller: Caller, name: str | None, path: str, kernel_id: str | None
-    ) -> ManagedNotebook:
+    ) -> ConnectedNotebook:
         """Connect a notebook and make it the current one. Idempotent.
 
         Args:
@@ -174,14 +179,14 @@ class NotebookManager:
             )
         return name
 
-    def current(self, caller: Caller) -> ManagedNotebook | None:
+    def current(self, caller: Caller) -> ConnectedNotebook | None:
         """Return the caller's current notebook, or None."""
         connected = self._notebooks_of(caller)
         if connected is None or connected.current is None or connected.current.is_deleted:
             return None
         return connected.managed(connected.current)
 
-    def remove(self, caller: Caller, notebook: str) -> ManagedNotebook:
+    def remove(self, caller: Caller, notebook: str) -> ConnectedNotebook:
         """Disconnect a notebook by name or path. If it was the current one, there is none afterwards.
 
         Raises:
@@ -206,12 +211,12 @@ class NotebookManager:
             del self._callers[caller.identity]
         return managed
 
-    def list(self, caller: Caller) -> builtins.list[ManagedNotebook]:
+    def list(self, caller: Caller) -> builtins.list[ConnectedNotebook]:
         """Return the caller's notebooks, in the order of connection."""
         connected = self._notebooks_of(caller)
         return [] if connected is None else [*map(connected.managed, connected.present())]
 
-    def resolve(self, caller: Caller, notebook: str | None) -> ManagedNotebook | None:
+    def resolve(self, caller: Caller, notebook: str | None) -> ConnectedNotebook | None:
         """Return the connected notebook of this name or path, or None; for None, the current one.
 
         The path of a deleted notebook leads to its kernel until another notebook is connected there.
@@ -224,7 +229,7 @@ class NotebookManager:
         found = connected.find(notebook) or connected.find_deleted(notebook)
         return None if found is None else connected.managed(found)
 
-    def connections(self, notebook: Notebook) -> builtins.list[ManagedNotebook]:
+    def connections(self, notebook: Notebook) -> builtins.list[ConnectedNotebook]:
         """Return the connections of all callers to a notebook, which may have been deleted."""
         return [
             connected.managed(notebook)
@@ -232,7 +237,7 @@ class NotebookManager:
             if notebook in connected.names
         ]
 
-    def with_kernel(self, kernel_id: str) -> builtins.list[ManagedNotebook]:
+    def with_kernel(self, kernel_id: str) -> builtins.list[ConnectedNotebook]:
         """Return the notebooks of all callers that use a kernel."""
         return [
             connected.managed(notebook)
@@ -323,18 +328,18 @@ class Workspace:
     policy: PermissionPolicy = field(default_factory=PermissionPolicy)
     queue: FairQueue = field(default_factory=FairQueue)
     queries: KernelQueries = field(default_factory=KernelQueries)
-    commits: Commits = field(default_factory=Commits)
-    incarnations: Incarnations = field(default_factory=Incarnations)
+    commits: ChangesInProgress = field(default_factory=ChangesInProgress)
+    incarnations: KernelIncarnations = field(default_factory=KernelIncarnations)
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
     limits: Limits = Limits()
-    notebooks: NotebookManager = field(init=False)
+    notebooks: ConnectedNotebooks = field(init=False)
     executions: ExecutionService = field(init=False)
     python: PythonSessions = field(init=False)
 
     def __post_init__(self) -> None:
-        self.notebooks = NotebookManager(self.by_path)
+        self.notebooks = ConnectedNotebooks(self.by_path)
         self.executions = ExecutionService(
             self.kernels,
             self.queue,
@@ -582,7 +587,7 @@ class Workspace:
                 # The callers were notified: the next kernel does not replace a dead one.
                 self.notebooks.replace_kernel(event.kernel_id, None)
 
-    async def _record_foreign_run(self, event: KernelEvent, incarnation: Incarnation) -> None:
+    async def _record_foreign_run(self, event: KernelEvent, incarnation: KernelIncarnation) -> None:
         """Find the cell that a person ran in a shared kernel, to update its state."""
         for path in await self.sessions.paths_of(event.kernel_id):
             snapshot = await (await self.store.open(path)).read()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness import ALICE, BOB
 from tk_ai_extension.tools.registry import Registry, ToolContext
-from tk_ai_extension.workspace.permission_requests import Reply
+from tk_ai_extension.workspace.permission_requests import PermissionReply
 
 READ = """
 import tool_bridge
@@ -74,7 +74,7 @@ class Yes:
 
     async def ask(self, request):
         assert request.tool == "python"
-        return Reply("once")
+        return PermissionReply("once")
 
 
 @pytest.mark.proves("kernel:bridge")

@@ -33,19 +33,19 @@ from acp.schema import (
     UsageUpdate,
 )
 
-from tk_ai_extension.agent.backend import SERVER, AgentEvent, Working, result_of_agent
+from tk_ai_extension.agent.backend import SERVER, AgentEvent, Heartbeat, result_of_agent
 from tk_ai_extension.agent.events import (
     AgentChoice,
     AgentSetting,
     AgentSlashCommand,
-    Offered,
+    OptionsOffered,
     TextDelta,
     ThinkingDelta,
     TodoItem,
     TodoListed,
     ToolAnswered,
     ToolCalled,
-    Used,
+    UsageReported,
 )
 from tk_ai_extension.agent.turn import AgentAction, ReportedEdits
 from tk_ai_extension.model.output_text import shorten
@@ -209,9 +209,9 @@ def values_of(setting: Mapping[str, Any]) -> dict[str, str]:
 
 def offered(
     settings: Iterable[Mapping[str, Any]], commands: Iterable[Mapping[str, Any]]
-) -> Offered:
+) -> OptionsOffered:
     """Return what an agent offers the person, without its modes: see `session.ASKING`."""
-    return Offered(
+    return OptionsOffered(
         [
             AgentSetting(
                 str(each.get("id")),
@@ -287,9 +287,9 @@ class Translator:
             case UsageUpdate(cost=cost):
                 if cost is not None and cost.currency == "USD":
                     self._cost = cost.amount
-                yield Working()
+                yield Heartbeat()
             case _:
-                yield Working()
+                yield Heartbeat()
 
     def show(self, call: ReportedCall) -> Iterator[AgentEvent]:
         """Yield the event of a call of a built-in tool, once."""
@@ -311,7 +311,7 @@ class Translator:
                 call.report.status = "failed"
                 yield _answered(call)
 
-    def used(self, usage: Usage | None) -> Used | None:
+    def used(self, usage: Usage | None) -> UsageReported | None:
         """Return the usage of the turn; None if the agent reports none.
 
         Args:
@@ -320,7 +320,7 @@ class Translator:
         if usage is None and self._cost is None:
             return None
         tokens = usage or Usage(total_tokens=0, input_tokens=0, output_tokens=0)
-        return Used(
+        return UsageReported(
             input_tokens=tokens.input_tokens,
             output_tokens=tokens.output_tokens + (tokens.thought_tokens or 0),
             cache_read_tokens=tokens.cached_read_tokens or 0,
@@ -339,7 +339,7 @@ class Translator:
         yield (TextDelta if kind == "text" else ThinkingDelta)(self._block, piece)
 
     def _call(self, call: ReportedCall) -> Iterator[AgentEvent]:
-        yield Working()
+        yield Heartbeat()
         if self.is_ours(call):
             return
         if call.report.raw_input is not None or call.has_ended:

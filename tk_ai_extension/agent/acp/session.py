@@ -52,11 +52,11 @@ from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,
     ContentBlock,
+    Heartbeat,
     HistoryMissing,
     SessionConfig,
     TextBlock,
     TurnEnded,
-    Working,
     build_tool_server,
 )
 from tk_ai_extension.agent.environment import AgentSpec
@@ -499,7 +499,7 @@ class AcpSession:
                 return cancelled()
             except ToolError:
                 is_allowed = False
-        self._emit(turn, Working())
+        self._emit(turn, Heartbeat())
         return answer(given.options, is_allowed=is_allowed)
 
 

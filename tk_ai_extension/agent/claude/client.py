@@ -26,11 +26,11 @@ from tk_ai_extension.agent.backend import (
     AgentEvent,
     AgentSession,
     ContentBlock,
+    Heartbeat,
     HistoryMissing,
     SessionConfig,
     TextBlock,
     TurnEnded,
-    Working,
     build_tool_server,
     result_of_agent,
 )
@@ -44,17 +44,17 @@ from tk_ai_extension.agent.environment import (
     matching,
 )
 from tk_ai_extension.agent.events import (
-    Discarded,
-    Noticed,
+    BlocksDiscarded,
+    NoticeAdded,
     Question,
     QuestionAsked,
     QuestionOption,
-    Retried,
+    RequestRetried,
     TextDelta,
     ThinkingDelta,
     ToolAnswered,
     ToolCalled,
-    Used,
+    UsageReported,
 )
 from tk_ai_extension.agent.store import Checkpoint
 from tk_ai_extension.agent.tour import TourSession
@@ -64,7 +64,7 @@ from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, NoMo
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.private_files import write_private
-from tk_ai_extension.model.proposals import Line, Proposal, ProposalStep, diff_lines, marked
+from tk_ai_extension.model.proposals import Proposal, ProposalLine, ProposalStep, diff_lines, marked
 from tk_ai_extension.tools.registry import Registry, argument_proposal
 from tk_ai_extension.workspace.files import Files, locate_text, read_if_exists
 from tk_ai_extension.workspace.permission_requests import Effect
@@ -286,7 +286,7 @@ class Translator:
 
     def translate(self, message: Message) -> list[AgentEvent]:
         """Return the events of a message, at least one."""
-        return list(self._events(message)) or [Working()]
+        return list(self._events(message)) or [Heartbeat()]
 
     def _events(self, message: Message) -> Iterator[AgentEvent]:  # noqa: C901, PLR0912 (a kind each)
         import claude_agent_sdk as sdk
@@ -316,7 +316,7 @@ class Translator:
                 yield Checkpoint(message.session_id, self._position)
                 yield TurnEnded(self.refused or failure(message, self._redact))
             case sdk.SystemMessage(subtype="compact_boundary"):
-                yield Noticed("Claude has replaced the earlier messages by a summary.")
+                yield NoticeAdded("Claude has replaced the earlier messages by a summary.")
             case sdk.SystemMessage(subtype="api_retry", data={"error_status": 401}):
                 self.refused = provider_error(401, "")
             case sdk.SystemMessage():
@@ -330,7 +330,7 @@ class Translator:
                 if self._first is not None:
                     # The previous stream was interrupted: its content is sent again.
                     self._blocks = self._first
-                    yield Discarded(self._first)
+                    yield BlocksDiscarded(self._first)
                 self._first = self._blocks
             case "content_block_start":
                 self._blocks += 1
@@ -355,14 +355,14 @@ class Translator:
         return result_of_agent(call, self._called.get(call, ""), text, ok=not block.is_error)
 
 
-def _used(result: ResultMessage) -> Used:
+def _used(result: ResultMessage) -> UsageReported:
     """Return the usage of the turn that ends with this result; its cost covers the session.
 
     The process has prices of Claude's models only, and takes them for those of any other model.
     """
     usage = result.usage or {}
     is_priced = all("claude" in model.lower() for model in result.model_usage or ())
-    return Used(
+    return UsageReported(
         input_tokens=int(usage.get("input_tokens") or 0),
         output_tokens=int(usage.get("output_tokens") or 0),
         cache_read_tokens=int(usage.get("cache_read_input_tokens") or 0),
@@ -377,9 +377,9 @@ def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
         yield Checkpoint(str(data["session_id"]))
         for server in data.get("mcp_servers") or ():
             if server.get("status") == "failed":
-                yield Noticed(f"The MCP server {server.get('name')} did not start.")
+                yield NoticeAdded(f"The MCP server {server.get('name')} did not start.")
     elif subtype == "api_retry":
-        yield Retried(
+        yield RequestRetried(
             attempt=int(data.get("attempt") or 1),
             attempts=int(data.get("max_retries") or 0),
             reason=str(data.get("error") or "no response").replace("_", " "),
@@ -587,7 +587,7 @@ async def _file_action(
     return AgentAction(call, tool, effect, arguments, Proposal(title, steps), paths, scope="any")
 
 
-def _file_diff(before: str | None, arguments: Mapping[str, Any]) -> tuple[Line, ...]:
+def _file_diff(before: str | None, arguments: Mapping[str, Any]) -> tuple[ProposalLine, ...]:
     """Return the diff of a call of Edit, or of Write.
 
     The CLI ends lines as the file does, and also finds a text that differs in its quotes. With a text that is

@@ -12,8 +12,8 @@ from tk_ai_extension.server.handlers.openapi_operations import NOTEBOOK, operati
 if TYPE_CHECKING:
     from tk_ai_extension.server.models import (
         ChosenChanges,
+        CombinedChanges,
         KeptChanges,
-        NetChanges,
         UndoneChanges,
     )
 
@@ -24,20 +24,20 @@ class ChangesHandler(TkAIHandler):
     """The changes to a notebook that were neither undone nor kept."""
 
     @operation("read", "list_changes", NOTEBOOK, _CELLS)
-    async def get(self) -> NetChanges:
+    async def get(self) -> CombinedChanges:
         """List the cells of a notebook with changes through tools that were neither undone nor kept.
 
         Each cell is compared from before its first to after its last one of these changes. At most the
         newest thousand changes are listed.
         """
-        from tk_ai_extension.workspace.undo import net_changes
+        from tk_ai_extension.workspace.undo import combined_changes
 
         path = await _notebook(self, self.get_query_argument("notebook", None))
         user = username(self)
         cells = self.get_query_arguments("cell") or None
         entries = await self.services.workspace.journal.pending(path, user, cells=cells)
         # In a thread: each cell has a diff.
-        return {"changes": await asyncio.to_thread(net_changes, entries, user)}
+        return {"changes": await asyncio.to_thread(combined_changes, entries, user)}
 
 
 class ChangesUndoHandler(TkAIHandler):

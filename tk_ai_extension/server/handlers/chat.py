@@ -26,10 +26,10 @@ if TYPE_CHECKING:
         ChatPage,
         ChatRequest,
         ChatTitle,
+        CombinedChanges,
         Deleted,
         FailedTurn,
         ModelsInfo,
-        NetChanges,
         QuestionAnswer,
         Stopped,
         StopRequest,
@@ -189,10 +189,10 @@ class ChatAnswerHandler(TkAIHandler):
 
 
 class ChatTurnChangesHandler(TkAIHandler):
-    """The net changes of a turn."""
+    """The combined changes of a turn."""
 
     @operation("read", "list_turn_changes")
-    async def get(self, chat_id: str, turn: str) -> NetChanges:
+    async def get(self, chat_id: str, turn: str) -> CombinedChanges:
         """Compare each cell that a turn changed, from before the turn to after it.
 
         Undone changes are not listed, and neither is a cell that was added and removed again. If a

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.artifacts import ArtifactPage, page_of
-from tk_ai_extension.workspace.files import Walk, read_as_text
+from tk_ai_extension.workspace.files import FolderWalk, read_as_text
 from tk_ai_extension.workspace.timed_patterns import TimedPattern
 
 PAGE_LINES = 200
@@ -50,7 +50,7 @@ async def list_files(
     limit: Annotated[int, Field(ge=1, le=5000)] = 200,
 ) -> FileList:
     """List files and folders."""
-    walk = Walk(context.workspace.files, path, recursive=pattern is not None)
+    walk = FolderWalk(context.workspace.files, path, recursive=pattern is not None)
     found = [
         entry
         async for entry in walk

@@ -24,9 +24,9 @@ from tk_ai_extension.tools.default.focus import PersonFocus, focus_in, person_fo
 from tk_ai_extension.tools.parameters import CellKind, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.files import Walk
+from tk_ai_extension.workspace.files import FolderWalk
 from tk_ai_extension.workspace.permission_requests import Effect
-from tk_ai_extension.workspace.workspace import ManagedNotebook
+from tk_ai_extension.workspace.workspace import ConnectedNotebook
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ async def list_notebooks(
 ) -> NotebookList:
     """List notebooks in a folder: size, cells, kernel, users; and what the person looks at."""
     workspace = context.workspace
-    walk = Walk(workspace.files, path, recursive=recursive)
+    walk = FolderWalk(workspace.files, path, recursive=recursive)
     found = [entry async for entry in walk if entry.kind == "notebook"]
     entries: list[NotebookEntry] = []
     opened = {tab.path for tab in workspace.store.pages.looked_at(context.caller.user)}
@@ -333,7 +333,7 @@ async def unuse_notebook(
     )
 
 
-async def _kernel_left_by(context: ToolContext, managed: ManagedNotebook) -> str | None:
+async def _kernel_left_by(context: ToolContext, managed: ConnectedNotebook) -> str | None:
     """Return the running kernel of a notebook that was deleted, unless another notebook has it."""
     sessions, kernel_id = context.workspace.sessions, managed.kernel_id
     if kernel_id not in context.workspace.kernels.ids() or await sessions.paths_of(kernel_id):

@@ -14,7 +14,7 @@ from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.tools.runs import digested
 from tk_ai_extension.workspace import editing
-from tk_ai_extension.workspace.files import Walk, some_of
+from tk_ai_extension.workspace.files import FolderWalk, some_of
 from tk_ai_extension.workspace.timed_patterns import TimedPattern
 
 MAX_LINE = 200
@@ -158,10 +158,12 @@ def _matches(
     ]
 
 
-async def _searched(context: ToolContext, notebook: str | None) -> tuple[list[str], Walk | None]:
+async def _searched(
+    context: ToolContext, notebook: str | None
+) -> tuple[list[str], FolderWalk | None]:
     """Return the paths of the notebooks to search, and the walk that found them in a folder."""
     workspace = context.workspace
     if notebook is None or not _is_folder(context, notebook):
         return [workspace.path(context.caller, notebook, tool="search_cells")], None
-    walk = Walk(workspace.files, notebook, recursive=True)
+    walk = FolderWalk(workspace.files, notebook, recursive=True)
     return [entry.path async for entry in walk if entry.kind == "notebook"], walk

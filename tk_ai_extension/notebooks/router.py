@@ -1,6 +1,6 @@
 """The notebooks of a Jupyter Server: each is open in a tab of JupyterLab, or stored.
 
-`NotebookRouter` opens the document of a path. A `LiveDocument` edits the tab that has the notebook open, if
+`NotebookRouter` opens the document of a path. A `TabDocument` edits the tab that has the notebook open, if
 there is one, and the stored notebook otherwise.
 """
 
@@ -38,6 +38,7 @@ from tk_ai_extension.model.strict_json import encodable
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.files import NotebookFiles
+from tk_ai_extension.notebooks.in_memory import TabReplica
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
 from tk_ai_extension.notebooks.outputs import (
     Find,
@@ -47,7 +48,6 @@ from tk_ai_extension.notebooks.outputs import (
     SinkGone,
 )
 from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, Write
-from tk_ai_extension.notebooks.reading import TabReplica
 from tk_ai_extension.notebooks.transactions import (
     EditTransaction,
     LoadedNotebook,
@@ -78,7 +78,7 @@ _READ_ATTEMPTS = 3
 T = TypeVar("T")
 
 
-class LiveDocument(NotebookDocument):
+class TabDocument(NotebookDocument):
     """A notebook in a JupyterLab tab.
 
     The server reads the tab's content and sends it patches. The tab applies all steps in one transaction
@@ -207,7 +207,7 @@ class LiveDocument(NotebookDocument):
             operations: The operations.
             reads: Whether the tab is read first.
         """
-        live: LiveEdit | None = None
+        live: TabEdit | None = None
         try:
             async with self._tabs.locked(tab, reads=reads) as replica:
                 pulled = self._pulled(replica)
@@ -219,7 +219,7 @@ class LiveDocument(NotebookDocument):
                     return None
                 if not edit.changes:
                     return Applied(pulled.snapshot, ())
-                live = LiveEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
+                live = TabEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
                 if not await live.apply():
                     return None
                 after = replica.snapshot(self.path)
@@ -237,7 +237,7 @@ class LiveDocument(NotebookDocument):
             return Applied(await self._kept.read(), tuple(live.edit.changes))
         return Applied(after, tuple(edit.changes)) if await live.save() else None
 
-    def _relocate_runs(self, live: LiveEdit, after: Snapshot) -> None:
+    def _relocate_runs(self, live: TabEdit, after: Snapshot) -> None:
         """Update the running cells' keys after an edit; others may have moved cells since."""
         if not self.notebook.writers:
             return
@@ -283,7 +283,7 @@ class LiveDocument(NotebookDocument):
         return sink.tab is tab if isinstance(sink, TabSink) else tab is None
 
 
-class LiveEdit:
+class TabEdit:
     """An edit in a tab: sent, saved, and reverted if it cannot be saved.
 
     An edit counts as failed only if the notebook is without it. A lost connection or a refusal does not
@@ -663,7 +663,7 @@ class NotebookRouter:
         text = await self._store.open(path)
         notebook = self.notebooks.at(path)
         kept = StoredDocument(notebook, text, self._store.text, self._tabs.refresh)
-        return LiveDocument(kept, self._tabs)
+        return TabDocument(kept, self._tabs)
 
     def _on_moved(self, path: str) -> None:
         """Locate a notebook's running cells again: another tab may hold it now."""
