@@ -30,6 +30,14 @@ __all__ = ["home", "nb"]
 WITHIN = 120
 """Timeout of an agent, in seconds."""
 ADD = '@call insert_and_execute_cell {"notebook": "a.ipynb", "source": "print(6 * 7)"}'
+WRONG, RIGHT = "rows = []\nsum(rows) / len(rows)", "rows = [1, 3]\nsum(rows) / len(rows)"
+FIX = f"""What is wrong in the cell that I am looking at?
+@call use_notebook {{"notebook": "active"}}
+@call read_cell {{"cell": "[1]"}}
+@call show_cell {{"cell": "[1]"}}
+@call overwrite_cell {json.dumps({"cell": "[1]", "source": RIGHT})}
+@call execute_cell {{"cell": 1}}
+@call undo {{}}"""
 BUNDLED = Path(claude_agent_sdk.__file__).parent / "_bundled"
 
 
@@ -130,23 +138,25 @@ async def test_it_finds_the_tools_and_runs_a_cell_in_a_project(nb: Nb, connected
     assert nb.read("a.ipynb").cells[1].outputs[0].text == "42\n"
 
 
-@pytest.mark.proves("nb:mcp", "nb:collaborate")
+@pytest.mark.proves("nb:mcp", "nb:collaborate", "mcp:focus")
 @pytest.mark.timeout(2 * WITHIN)
 @pytest.mark.parametrize("connected", [claude, codex])
-async def test_it_works_in_the_notebook_that_a_person_has_open(
+async def test_it_works_in_the_cell_that_a_person_looks_at(
     nb: Nb, start_server: StartServer, connected: Any
 ) -> None:
     server = await start_server()
     nb.root = server.root
     nb.environment["JUPYTER_RUNTIME_DIR"] = str(server.home / "runtime")
-    nb.notebook("a.ipynb", "x = 1")
+    nb.notebook("a.ipynb", "x = 1", WRONG)
     page = TabPage(server.url, server.token)
     await page.connect()
     opened = await page.open("a.ipynb")
     async with connected(nb) as agent:
-        assert "42" in await agent.ask(nb, ADD)
-    cell = opened.cells[1]
-    assert cell["source"] == "print(6 * 7)"
-    assert cell["outputs"][0]["text"] == "42\n"
+        await agent.ask(nb, '@call execute_cell {"notebook": "a.ipynb", "cell": 1}')
+        await page.look("a.ipynb", opened.cells[1]["id"])
+        out = await agent.ask(nb, FIX)
+    assert "ZeroDivisionError" in out
+    assert "2.0" in out
+    assert opened.cells[1]["source"] == WRONG
     assert not hosts(nb)
     await page.close()

@@ -3,7 +3,7 @@
 For agents with requests that cannot be counted, because they also ask for titles or summaries. In the
 person's message,
 
-- ``@call TOOL {…}`` calls a tool, then says its result;
+- ``@call TOOL {…}`` calls a tool, each line one, then says the last result;
 - ``@hold`` begins a text and never ends it;
 - ``@count`` says how many pictures and messages of the person the request has;
 - anything else is answered with "Here."
@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.messages import Answer, MessagesRequest, ToolUse, blocks_of
+from tests.support.messages import Answer, MessagesRequest, ToolUse, blocks_of, said_in, text_of
 from tests.support.messages_api import Reply
 from tests.support.scripted_model import Held, ScriptedModel
 
 HELD = "One, two, three, four, five, six, seven, eight."
 """The text that is not ended."""
 
-_CALL = re.compile(r"@call (\S+) (\{.*\})", re.DOTALL)
+_CALL = re.compile(r"@call (\S+) (\{.*\})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ def direct(
         pictures: The number of pictures in the request.
         messages: The number of the person's messages in it.
     """
-    if results:
-        return Directed(f"It says: {results[-1]}")
     # A message that follows a stopped one may be in one with it.
     message = "@" + message.rpartition("@")[2] if "@hold" in message else message
-    call = _CALL.search(message)
-    if call is not None and (tool := _offered(call[1], tools)) is not None:
-        return Directed("A call, then.", tool, json.loads(call[2]))
+    for name, arguments in _CALL.findall(message)[len(results) :]:
+        if (tool := _offered(name, tools)) is not None:
+            return Directed("A call, then.", tool, json.loads(arguments))
+    if results:
+        return Directed(f"It says: {results[-1]}")
     if "@hold" in message:
         return Directed(HELD, holds=True)
     if "@count" in message:
@@ -95,10 +95,18 @@ class DirectedModel(ScriptedModel):
         self.requests.append(request)
         said = [each for each in request.messages if each.get("role") == "user"]
         blocks = [each for message in said for each in blocks_of(message.get("content", ""))]
-        prompts = request.prompts
+        prompts, results = request.prompts, list[str]()
+        for message in said:
+            content = message.get("content", "")
+            results = [] if said_in(content) else results
+            results += [
+                "\n".join(text_of(block.get("content", "")))
+                for block in blocks_of(content)
+                if block.get("type") == "tool_result"
+            ]
         directed = direct(
             prompts[-1] if prompts else "",
-            [result.text for result in request.tool_results],
+            results,
             request.tools,
             pictures=sum(each.get("type") == "image" for each in blocks),
             messages=len(prompts),
