@@ -20,7 +20,10 @@ from tests.support.directed_model import Directed, direct
 
 Json = dict[str, Any]
 
-SEARCHED = ("insert_cell", "insert_and_execute_cell")
+SEARCHED = (
+    *("use_notebook", "read_cell", "show_cell", "overwrite_cell", "execute_cell", "undo"),
+    *("insert_cell", "insert_and_execute_cell"),
+)
 """Tools that the directed model calls without having searched for them."""
 
 

@@ -73,10 +73,8 @@ def direct(
 
 def _offered(name: str, tools: Sequence[str]) -> str | None:
     """Return the full name of an offered tool; agents put the name of its server before it."""
-    for tool in tools:
-        if tool == name or re.search(rf"(?:^|[^a-z0-9]|_){re.escape(name)}$", tool):
-            return tool
-    return None
+    found = [tool for tool in tools if re.search(rf"(?:^|[^a-z0-9]|_){re.escape(name)}$", tool)]
+    return min(found, key=len, default=None)
 
 
 class DirectedModel(ScriptedModel):
