@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from jupyter_client.session import Session
+from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+from tests.server.conftest import Ask
+from tests.support.tab_page import TabPage
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached
 from tk_ai_extension.notebooks import pages
 from tk_ai_extension.notebooks.pages import (
@@ -206,3 +214,68 @@ async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> 
 
 
 # --- the end
+
+
+# --- runs
+
+
+RunInPage = Callable[[str], Awaitable[tuple[TabPage, WebSocketClientConnection]]]
+FLOOD = """
+from IPython.display import display
+for number in range(4_000):
+    display({"text/plain": f"{number} " + "x" * 4_000}, raw=True)
+open("published", "w").close()
+"""
+
+
+@pytest.fixture
+def run_in_page(
+    ask: Ask, jp_ws_fetch: Any, jp_serverapp: Any, jp_auth_header: dict[str, str]
+) -> RunInPage:
+    """Opens a notebook in a page, which runs its cell as JupyterLab does."""
+
+    async def run(code: str) -> tuple[TabPage, WebSocketClientConnection]:
+        cell = nbformat.v4.new_code_cell(code, id="runs0000")
+        nbformat.write(
+            nbformat.v4.new_notebook(cells=[cell]), Path(jp_serverapp.root_dir, "n.ipynb")
+        )
+        page = TabPage(jp_serverapp.connection_url, jp_serverapp.identity_provider.token)
+        await page.connect()
+        await page.open("n.ipynb")
+        body = {"path": "n.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+        answer = await ask("POST", "api/sessions", body, **jp_auth_header)
+        kernel, session = json.loads(answer.body)["kernel"]["id"], Session()
+        socket = await jp_ws_fetch(
+            *("api", "kernels", kernel, "channels"),
+            headers={"Sec-WebSocket-Protocol": "v1.kernel.websocket.jupyter.org"},
+            params={"session_id": session.session},
+        )
+        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+        message = session.msg("execute_request", content, metadata={"cellId": "runs0000"})
+        await socket.write_message(serialize_msg_to_ws_v1(message, "shell", session.pack), True)
+        while b'"execute_input"' not in await asyncio.wait_for(socket.read_message(), DEADLINE):
+            pass
+        return page, socket
+
+    return run
+
+
+@pytest.mark.proves("fault:tab-lost", "fault:flood")
+async def test_a_run_of_a_page_loses_nothing_of_a_flood_while_the_server_is_busy(
+    run_in_page: RunInPage, extension: Any, jp_root_dir: Path
+) -> None:
+    """Jupyter's own connection to the kernel drops what it cannot take, also the end of the run."""
+    page, socket = await run_in_page(FLOOD)
+    while not (jp_root_dir / "published").exists():
+        time.sleep(0.01)  # noqa: ASYNC251 - nothing is read
+    socket.close(1001)
+    await page.unload()
+    executions = extension.services.workspace.executions
+    async with asyncio.timeout(DEADLINE):
+        while not (runs := executions.active()):  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.01)
+        await runs[0].wait(None)
+    (cell,) = nbformat.read(jp_root_dir / "n.ipynb", 4).cells
+    assert cell.execution_count == 1
+    shown = [output["data"]["text/plain"].split()[0] for output in cell.outputs]
+    assert shown == [str(number) for number in range(4_000)]

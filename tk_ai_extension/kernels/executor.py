@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -41,9 +40,6 @@ GAP_TIMEOUT = 5.0
 INTERRUPT_TIMEOUT = 5.0
 """Seconds to wait for the end after an interrupt; then the code counts as ignoring it."""
 
-MAX_KEPT = 4_000_000
-"""Bytes of a followed run's messages that are kept before they are handled."""
-
 STOP_TIMEOUT = 15.0
 """Seconds in which a kernel that is stopped or restarted must have ended, and be replaced or gone."""
 
@@ -77,6 +73,9 @@ class KernelRun:
         grace: Seconds after an interrupt by another client in which it may prove to be the start of a stop.
         max_output_bytes: Limit of the outputs that are kept.
     """
+
+    is_ours = True
+    """Whether this server sends the request."""
 
     def __init__(
         self,
@@ -343,43 +342,18 @@ class KernelRun:
 
 
 class FollowedRun(KernelRun):
-    """A request of another client, which alone gets the reply: it ends with idle.
+    """A request of another client, which alone gets the reply: it ends with idle."""
 
-    Mostly nobody reads its events, so its messages are only kept until `read`, or there are many.
-    """
+    is_ours = False
 
-    _kept: list[tuple[bytes, bytes]] | None = None
-    _size = 0
-    _is_read = False
-
-    def read(self) -> None:
-        """Handle all messages from now on: its events are going to be read."""
-        self._is_read = True
-        self._handle_kept()
-
-    def receive(self, header: bytes, content: bytes) -> None:
-        """Handle an iopub message of this execution, given as the kernel has sent it."""
-        if not self._is_read and b'"status"' in header and b'"idle"' in content:
-            self._finish_as("ok")
-            return
-        self._kept = self._kept or []
-        self._kept.append((header, content))
-        self._size += len(header) + len(content)
-        if self._is_read or self._size > MAX_KEPT:
-            self._handle_kept()
-
-    def _handle_kept(self) -> None:
-        kept, self._kept, self._size = self._kept or [], None, 0
-        for header, content in kept:
-            self._handle(json.loads(header)["msg_type"], json.loads(content))
-
-    def _handle(self, kind: str, content: Mapping[str, Any]) -> None:
+    def on_iopub(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Handle an iopub message of this execution."""
         if kind == "status" and content.get("execution_state") == "idle":
             error = self._collector.error
             self._reply = {"status": "ok" if self._is_started else "aborted"}
             if error is not None:
                 self._reply = {"status": "error", **error}
-        self.on_iopub(kind, content)
+        super().on_iopub(kind, content)
 
 
 def _pages(reply: Mapping[str, Any]) -> list[Json]:

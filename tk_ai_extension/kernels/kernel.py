@@ -15,7 +15,7 @@ import zmq.asyncio
 from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.executor import STOP_TIMEOUT, DisconnectReason, FollowedRun, KernelRun
+from tk_ai_extension.kernels.executor import STOP_TIMEOUT, DisconnectReason, KernelRun
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.process import (
     UsageMeter,
@@ -200,7 +200,10 @@ class KernelConnection:
 
     def submit(self, run: KernelRun) -> None:
         """Send a run's request. Raises ConnectionClosed; then nothing was sent."""
-        msg_id = self._send("shell", "execute_request", run.content)
+        self.follow(self._send("shell", "execute_request", run.content), run)
+
+    def follow(self, msg_id: str, run: KernelRun) -> None:
+        """Give a run the messages of the request with this id, which is sent now."""
         self.runs[msg_id] = run
         run.on_done = lambda: self.runs.pop(msg_id, None)
 
@@ -273,7 +276,7 @@ class KernelConnection:
         run = self.runs.get(msg_id)
         if channel == "iopub":
             self._receives.set()
-            self._observe(message, run is not None)
+            self._observe(message, run is not None and run.is_ours)
             if run is not None:
                 run.on_iopub(kind, content)
         elif channel == "stdin":
@@ -327,8 +330,6 @@ class Kernel:
         """The task that runs `watch`."""
         self.changed = asyncio.Event()
         """Set by each event; who waits for it clears it before."""
-        self.followed: dict[str, FollowedRun] = {}
-        """Runs of other clients' requests that have not ended, by the request's id."""
         self._is_listed = is_listed
         self._emit = emit
         self._context = context
@@ -421,8 +422,6 @@ class Kernel:
                 await connection.drain()
             if self._connection is not None:
                 self._connection.close(ending)
-            for run in list(self.followed.values()):
-                run.on_end(ending)
             self.ending = ending
             self.state = "dead"
             if comes_back:

@@ -224,15 +224,19 @@ class KernelService:
         except ConnectionClosed as closed:
             raise KernelDied(closed.ending.message) from closed
 
-    def follow(self, kernel_id: str, msg_id: str, code: str) -> FollowedRun:
-        """Return a run for a request that another client sends, which passes its messages on.
+    def follow(self, kernel_id: str, msg_id: str, code: str) -> FollowedRun | None:
+        """Return a run for a request that another client is about to send.
 
-        It ends with idle or the kernel. Raises KernelNotFound.
+        It ends with idle, or as other runs do. None without a connection, on which its messages arrive.
+
+        Raises:
+            KernelNotFound.
         """
         kernel = self._kernel(kernel_id)
+        if kernel.connection is None:
+            return None
         run = self._run(kernel, ExecutionRequest(code), FollowedRun)
-        kernel.followed[msg_id] = run
-        run.on_done = lambda: kernel.followed.pop(msg_id, None)
+        kernel.connection.follow(msg_id, run)
         return run
 
     def _run(
@@ -293,8 +297,7 @@ class KernelService:
             return  # the code to interrupt ends with its process; later code is not interrupted
         # A kernel that has not answered yet may not have its signal handler: a signal would end it.
         connection = await self._connect(kernel)
-        followed = any(run.request is only for run in kernel.followed.values() if run.is_running)
-        if connection.interrupting(only) or followed:
+        if connection.interrupting(only):
             await self._ask(self._manager.interrupt_kernel(kernel_id))
 
     # -- starting

@@ -1,9 +1,9 @@
 """What people run in pages of JupyterLab goes on in the notebook without the page.
 
-JupyterLab names the cell in the metadata of its requests to a kernel. The outputs are collected from the
-page's own connection to the kernel, which stays open until its runs have ended. Nothing is written while
-the page is connected, since it has the outputs itself. Once it is gone, its runs are carried on like an
-agent's.
+JupyterLab names the cell in the metadata of its requests to a kernel. The outputs arrive on this server's
+connection to the kernel, which loses none: Jupyter's own connection for the page drops messages of a flood.
+Nothing is written while the page is connected, since it has the outputs itself. Once it is gone, its runs
+are carried on like an agent's.
 """
 
 from __future__ import annotations
@@ -39,80 +39,6 @@ Client = tuple[str, str]
 """A kernel, and the session id of a page's connection to it, which stays when the page reconnects."""
 
 
-class FollowedStream:
-    """A page's iopub stream, which passes the messages of the page's runs on to them, too.
-
-    It takes the stream's place for Jupyter, which closes it, or keeps it for a page that may return. It is
-    read on until the last run has ended.
-
-    Args:
-        stream: The `ZMQStream`.
-        session: The connection's session.
-    """
-
-    def __init__(self, stream: Any, session: Any) -> None:
-        self.runs: dict[str, FollowedRun] = {}
-        self._stream = stream
-        self._session = session
-        self._callback: Callable[[Any], Any] | None = None
-        self._is_closed = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def on_recv(self, callback: Callable[[Any], Any] | None, copy: bool = True) -> None:
-        """See `ZMQStream.on_recv`."""
-        self._callback = callback
-        is_read = callback is not None or self.runs
-        self._stream.on_recv(self._receive if is_read else None, copy)
-
-    def on_recv_stream(self, callback: Callable[[Any, Any], Any], copy: bool = True) -> None:
-        """See `ZMQStream.on_recv_stream`."""
-        self.on_recv(partial(callback, self), copy)
-
-    def stop_on_recv(self) -> None:
-        """See `ZMQStream.stop_on_recv`."""
-        self.on_recv(None)
-
-    def closed(self) -> bool:
-        """Whether it is closed for Jupyter."""
-        return self._is_closed or self._stream.closed()
-
-    def close(self, linger: int | None = None) -> None:
-        """Close it once its runs have ended."""
-        self._is_closed = True
-        self._callback = None
-        if not self.runs:
-            self._stream.close(linger)
-
-    def follow(self, request: str, run: FollowedRun) -> None:
-        """Follow a request that is about to be sent."""
-        self.runs[request] = run
-        run.on_done = partial(self._on_done, request, run.on_done)
-
-    def _on_done(self, request: str, ended: Callable[[], object]) -> None:
-        ended()
-        del self.runs[request]
-        if self._is_closed and not self.runs:
-            self._stream.close()
-
-    def _receive(self, message: list[bytes]) -> None:
-        if self.runs:
-            try:
-                self._pass_on(message)
-            except Exception:
-                logger.exception("A message from a kernel could not be followed")
-        if self._callback is not None:
-            self._callback(message)
-
-    def _pass_on(self, message: list[bytes]) -> None:
-        _, (_, header, parent, _, content, *_) = self._session.feed_identities(message)
-        for request, run in self.runs.items():
-            if request.encode() in parent:
-                run.receive(header, content)
-                return
-
-
 class PageRuns:
     """The runs of connected pages, and of those that are away.
 
@@ -136,10 +62,11 @@ class PageRuns:
         self._taken: dict[Client, set[str]] = {}
         self._tasks = BackgroundTasks(logger)
 
-    async def prepare(self) -> None:
-        """Wait for the workspace: what runs before that is not followed."""
-        with suppress(Exception):  # Pages use kernels also where it cannot be built.
+    async def prepare(self, kernel_id: str) -> None:
+        """Wait for the connection to a kernel: what runs before that is not followed."""
+        with suppress(Exception):  # Pages use kernels also where the workspace cannot be built.
             await self._services.ready()
+            await self._services.workspace.kernels.wait_ready(kernel_id)
 
     def connected(self, connection: Any) -> set[str]:
         """Handle a new connection; return the requests whose outputs it must not get."""
@@ -171,9 +98,8 @@ class PageRuns:
 
     def sent(self, connection: Any, message: str | bytes) -> None:
         """Follow a page's message if it runs a cell."""
-        stream = connection.channels.get("iopub")
         # JupyterLab's pages have this subprotocol.
-        if not isinstance(message, bytes) or b"execute_request" not in message or stream is None:
+        if not isinstance(message, bytes) or b"execute_request" not in message:
             return
         # Without this package's part of the page, nobody would write what it misses to its tab.
         if not (self._pages.has_tabs and self._services.is_ready and connection.subprotocol):
@@ -185,9 +111,9 @@ class PageRuns:
             return
         client = _client(connection)
         run = self._services.workspace.kernels.follow(client[0], request, content["code"])
-        self._runs.setdefault(client, {})[request] = cell, run
-        stream.follow(request, run)
-        run.on_done = partial(self._on_done, client, request, run.on_done)
+        if run is not None:
+            self._runs.setdefault(client, {})[request] = cell, run
+            run.on_done = partial(self._on_done, client, request, run.on_done)
 
     def _on_done(self, client: Client, request: str, ended: Callable[[], object]) -> None:
         ended()
@@ -207,8 +133,6 @@ class PageRuns:
         self._away.pop(client, None)
         if runs := self._runs.pop(client, None):
             self._taken.setdefault(client, set()).update(runs)
-            for _, run in runs.values():
-                run.read()
             handler = connection.websocket_handler
             is_owner = is_shared(handler.identity_provider)
             user = self._services.owner if is_owner else str(handler.current_user.username)
@@ -240,13 +164,8 @@ def followed(configured: Any, runs: PageRuns) -> Any:
         taken: frozenset[str] | set[str] = frozenset()
 
         async def prepare(self) -> None:
-            await runs.prepare()
             await super().prepare()
-
-        def create_stream(self) -> None:
-            super().create_stream()
-            stream: Any = self.channels["iopub"]
-            self.channels["iopub"] = FollowedStream(stream, self.session)
+            await runs.prepare(self.kernel_id)
 
         def connect(self) -> Any:
             self.taken = runs.connected(self)
