@@ -15,8 +15,9 @@ from jupyter_client.session import Session
 from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
+from traitlets.config import Config
 
-from tests.server.conftest import Ask
+from tests.server.conftest import Ask, Call
 from tests.support.tab_page import TabPage
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached
 from tk_ai_extension.notebooks import pages
@@ -279,3 +280,25 @@ async def test_a_run_of_a_page_loses_nothing_of_a_flood_while_the_server_is_busy
     assert cell.execution_count == 1
     shown = [output["data"]["text/plain"].split()[0] for output in cell.outputs]
     assert shown == [str(number) for number in range(4_000)]
+
+
+class TestWithoutKeptRuns:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.TkAIExtensionApp.keep_page_runs = False
+        return jp_server_config
+
+    async def test_a_run_of_a_page_is_not_kept(
+        self, run_in_page: RunInPage, call: Call, jp_root_dir: Path
+    ) -> None:
+        page, socket = await run_in_page(
+            "import os, time\nprint('lost')\nwhile not os.path.exists('go'): time.sleep(0.02)"
+        )
+        socket.close(1001)
+        await page.unload()
+        (jp_root_dir / "go").touch()
+        # The kernel runs it after the page's cell.
+        _, ran = await call("execute_ipython", notebook="n.ipynb", code="'later'")
+        assert ran["runs"][0]["output"] == "'later'"
+        (cell,) = nbformat.read(jp_root_dir / "n.ipynb", 4).cells
+        assert cell.outputs == []
