@@ -14,11 +14,11 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.claude.providers import ConnectionInfo
+from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetupInfo
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.proposals import StepKind
-from tk_ai_extension.server import models
+from tk_ai_extension.server import rest_models
 from tk_ai_extension.server.openapi import definitions
 from tk_ai_extension.tools.runs import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
@@ -27,32 +27,32 @@ from tk_ai_extension.workspace.permissions import StandingInfo
 TARGET = Path(__file__).parent.parent / "src" / "api" / "models.ts"
 
 SENT: tuple[Any, ...] = (
-    models.EventHead,
-    *models.CHAT_EVENTS,
-    models.Activity,
-    models.ChatInfo,
-    models.ErrorInfo,
-    models.PermissionEvent,
+    rest_models.EventHead,
+    *rest_models.CHAT_EVENTS,
+    rest_models.Activity,
+    rest_models.ChatInfo,
+    rest_models.ErrorInfo,
+    rest_models.PermissionEvent,
     CellRun,
     # Changes to notebooks, and code that the page asks for.
-    models.CombinedChanges,
-    models.UndoneChanges,
-    models.UndoneTurn,
-    models.CompletedCode,
-    models.EditedCell,
+    rest_models.CombinedChanges,
+    rest_models.UndoneChanges,
+    rest_models.UndoneTurn,
+    rest_models.CompletedCode,
+    rest_models.EditedCell,
     # Attachments of a message, and the setup of chats.
-    *get_args(models.Attachment),
-    models.VariableList,
+    *get_args(rest_models.Attachment),
+    rest_models.VariableList,
     ChatSetupInfo,
     ConnectionInfo,
     StandingInfo,
 )
 """The models that the page reads, with all models that they refer to."""
 
-EVENTS = [event.__name__ for event in models.CHAT_EVENTS]
+EVENTS = [event.__name__ for event in rest_models.CHAT_EVENTS]
 HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
 UNIONS = {
-    "Attachment": [each.__name__ for each in get_args(models.Attachment)],
+    "Attachment": [each.__name__ for each in get_args(rest_models.Attachment)],
     "ChatEvent": EVENTS,
     "PermissionEvent": ["PermissionsWaiting", "PermissionRequested", "PermissionSettled"],
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast, get_type_hints
 
 from scripts.docs.markdown import code, docstrings, literal, page, table
-from tk_ai_extension.server import models
+from tk_ai_extension.server import rest_models
 from tk_ai_extension.tools.registry import Tool
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -117,7 +117,7 @@ def body_meanings(routes: Sequence[tuple[str, type]]) -> Mapping[str, Mapping[st
 
 
 def _annotations(method: Callable[..., Any]) -> Mapping[str, Any]:
-    return get_type_hints(method, {**method.__globals__, **vars(models)})
+    return get_type_hints(method, {**method.__globals__, **vars(rest_models)})
 
 
 def _described(model: type) -> Mapping[str, str]:

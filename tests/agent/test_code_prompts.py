@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.agent.code import (
+from tk_ai_extension.agent.code_assistant import (
     CellAbove,
     CompletionRequest,
     EditRequest,

@@ -25,12 +25,12 @@ from tests.support.scripted_model import (
     rate_limited,
 )
 from tk_ai_extension.agent.claude import connections
-from tk_ai_extension.agent.claude.connections import FILE, ClaudeConnections, ConnectionStore
+from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore, ProviderSelector
 from tk_ai_extension.agent.claude.providers import (
     ADDRESS,
     ANTHROPIC,
     KEYS,
-    Connection,
+    ModelConnection,
     ProviderSettings,
     choose,
 )
@@ -45,12 +45,12 @@ def models(
     folder: Path,
     environment: Mapping[str, str] | None = None,
     settings: ProviderSettings | None = None,
-) -> ClaudeConnections:
+) -> ProviderSelector:
     """The models of a user with a separate configuration folder."""
     of_user = folder / "config"
     root = folder / "root"
     root.mkdir(exist_ok=True)
-    return ClaudeConnections(
+    return ProviderSelector(
         settings or ProviderSettings(),
         root,
         ConnectionStore(of_user / FILE),
@@ -251,7 +251,7 @@ async def test_a_stored_key_is_sent_to_its_own_address_only(
         await mine.connect(ConnectRequest(provider="anthropic"))
 
 
-STORED = Connection({ADDRESS: ANTHROPIC, KEYS[0]: CANARY})
+STORED = ModelConnection({ADDRESS: ANTHROPIC, KEYS[0]: CANARY})
 OTHERS: dict[str, tuple[str, dict[str, str]]] = {
     "settings": ("https://gateway.example", {}),
     "environment": ("", {"ANTHROPIC_API_KEY": "e"}),

@@ -19,9 +19,14 @@ from tests.support.scripted_model import (
     ScriptedModel,
     rate_limited,
 )
-from tk_ai_extension.agent import code
+from tk_ai_extension.agent import code_assistant
 from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
-from tk_ai_extension.agent.code import CompletionRequest, EarlierPrompt, EditRequest, VariableNames
+from tk_ai_extension.agent.code_assistant import (
+    CompletionRequest,
+    EarlierPrompt,
+    EditRequest,
+    VariableNames,
+)
 from tk_ai_extension.model.agent_errors import (
     ModelFailed,
     ModelUnauthorized,
@@ -34,7 +39,7 @@ class Bench:
     def __init__(self, environment: dict[str, str], harness: ToolHarness) -> None:
         self.environment = environment
         names = VariableNames(harness.workspace, "user")
-        self.assistant = code.CodeAssistant(self.provider, names)
+        self.assistant = code_assistant.CodeAssistant(self.provider, names)
 
     async def provider(self) -> Provider:
         return choose(ProviderSettings(), self.environment)
@@ -103,7 +108,7 @@ async def test_failures_of_the_model_are_typed_and_hold_no_key(
                 with pytest.raises(error, match=says.replace("[", r"\[")) as raised:
                     await bench.complete()
                 assert key not in raised.value.as_text()
-    monkeypatch.setattr(code, "COMPLETION_TIMEOUT", 0.2)
+    monkeypatch.setattr(code_assistant, "COMPLETION_TIMEOUT", 0.2)
     hang = Hang()
     model.add(hang)
     with pytest.raises(ModelFailed):

@@ -15,8 +15,8 @@ import pytest
 from tests.agent.conftest import WITHIN, processes, rest, talk_with
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ScriptedModel
-from tk_ai_extension.agent.claude.client import DESCRIPTORS, ClaudeBackend
-from tk_ai_extension.agent.claude.connections import FILE, ClaudeConnections, ConnectionStore
+from tk_ai_extension.agent.claude.backend import DESCRIPTORS, ClaudeBackend
+from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore, ProviderSelector
 from tk_ai_extension.agent.claude.providers import (
     Provider,
     ProviderSettings,
@@ -34,13 +34,13 @@ def chosen(environment: dict[str, str] | None = None, **settings: Any) -> Provid
 
 def in_project(
     folder: Path, text: str, environment: Mapping[str, str] | None = None, name: str = "keys"
-) -> ClaudeConnections:
+) -> ProviderSelector:
     """The provider if the settings name a file of keys in the root."""
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(0o600)
     settings = ProviderSettings(secrets_file=name)
     store = ConnectionStore(folder.parent / f"{folder.name}-user" / FILE)
-    return ClaudeConnections(settings, folder, store, environment or {})
+    return ProviderSelector(settings, folder, store, environment or {})
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_only_keys_are_taken_from_a_file_that_the_settings_name(tmp_path: 
     (tmp_path / ".secrets.env").write_text(text, encoding="utf-8")
     (tmp_path / ".secrets.env").chmod(0o600)
     store = ConnectionStore(tmp_path / FILE)
-    unnamed = ClaudeConnections(ProviderSettings(), tmp_path, store, {})
+    unnamed = ProviderSelector(ProviderSettings(), tmp_path, store, {})
     assert (await unnamed.provider()).name == "tour"
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind, talk_with
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.claude.client import ClaudeBackend
-from tk_ai_extension.agent.claude.connections import ClaudeConnections
+from tk_ai_extension.agent.claude.backend import ClaudeBackend
+from tk_ai_extension.agent.claude.connections import ProviderSelector
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.events import Event
 from tk_ai_extension.agent.tour import read_script
@@ -23,7 +23,7 @@ FIXED_CELL = SCRIPT["steps"][-1]["fix"][0]["arguments"]["source"]
 @pytest.fixture
 async def tour(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Talk]:
     """A person in a server with no model connected."""
-    models = ClaudeConnections(ProviderSettings(), tmp_path, environment={})
+    models = ProviderSelector(ProviderSettings(), tmp_path, environment={})
     claude = ClaudeBackend(tmp_path / "claude", models.provider, "/nowhere/claude")
     talk = talk_with(harness, claude, tmp_path)
     yield talk

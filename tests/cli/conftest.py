@@ -125,7 +125,7 @@ class Nb:
         found: list[psutil.Process] = []
         for process in psutil.process_iter(["cmdline"]):
             line = process.info["cmdline"] or []
-            is_host = "tk_ai_extension.server.headless" in line
+            is_host = "tk_ai_extension.server.project_server" in line
             inside = [word for word in line if below and word.startswith(f"{root}/")]
             if (
                 any(mark in word for word in line)
@@ -139,7 +139,7 @@ class Nb:
         """Ends what still runs of this project."""
         while running := self.processes(below=True):
             # Hosts first: they start kernels again that were killed.
-            host = "tk_ai_extension.server.headless"
+            host = "tk_ai_extension.server.project_server"
             running.sort(key=lambda each: host not in each.info["cmdline"])
             for process in running:
                 # Not waited for: the system may take seconds to reap it, and has no command line of it
@@ -197,4 +197,6 @@ async def once(is_so: Callable[[], object]) -> None:
 
 
 def hosts(nb: Nb) -> list[psutil.Process]:
-    return [each for each in nb.processes() if "tk_ai_extension.server.headless" in each.cmdline()]
+    return [
+        each for each in nb.processes() if "tk_ai_extension.server.project_server" in each.cmdline()
+    ]

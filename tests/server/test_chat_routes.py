@@ -25,7 +25,7 @@ from tests.support.scripted_model import (
     ScriptedModel,
     ToolUse,
 )
-from tk_ai_extension.agent import store
+from tk_ai_extension.agent import chat_store
 from tk_ai_extension.server.handlers import streaming
 
 CHATS = "api/tk-ai/chats"
@@ -349,7 +349,7 @@ async def test_chats_are_listed_read_renamed_exported_undone_and_deleted(
     assert read["events"][-1]["kind"] == "done"
     assert read["next"] is None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "PAGE_BYTES", 1)
+        patch.setattr(chat_store, "PAGE_BYTES", 1)
         pages = [(await client.request("GET", path))[1]]
         while (after := pages[-1]["next"]) is not None:
             pages.append((await client.request("GET", f"{path}?after={after}"))[1])

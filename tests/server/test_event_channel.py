@@ -20,7 +20,7 @@ from tests.server.conftest import Ask, Call, with_model
 from tests.server.test_users import ServesTwoUsers, headers_of
 from tests.support.scripted_model import Answer, Held, ScriptedModel
 from tests.support.tab_page import TabPage
-from tk_ai_extension.server.handlers import tabs
+from tk_ai_extension.server.handlers import page_websocket
 
 DEADLINE = 30.0
 WORDS = " ".join(f"word{number}" for number in range(40))
@@ -219,7 +219,7 @@ async def test_unknown_topics_end_the_connection(open_page: OpenPage, message: A
 async def test_topics_are_bounded_and_those_that_ended_count_no_more(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tabs, "MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr(page_websocket, "MAX_SUBSCRIPTIONS", 2)
     page = await open_page("page")
     for number in range(1, 5):
         await page.send({"subscribe": number, "permissions": True})
@@ -233,7 +233,7 @@ async def test_topics_are_bounded_and_those_that_ended_count_no_more(
 
 @pytest.mark.proves("threat:exhaustion")
 async def test_pages_are_bounded(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabs, "MAX_CHANNELS", 1)
+    monkeypatch.setattr(page_websocket, "MAX_CHANNELS", 1)
     first, second = await open_page("first"), await open_page("second")
     assert await second.receive() is None
     assert second.close_code == 1013
@@ -286,7 +286,7 @@ class TestReader:
         await page.send({"tabs": [listed]})
         number = await page.subscribe(permissions=True)
         assert (await page.receive())["subscription"] == number
-        assert extension.settings[tabs.TABS_KEY].present("n.ipynb") == []
+        assert extension.settings[page_websocket.TABS_KEY].present("n.ipynb") == []
 
 
 class TestPointing(ServesTwoUsers):

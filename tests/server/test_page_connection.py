@@ -29,7 +29,7 @@ from tk_ai_extension.notebooks.pages import (
     Pages,
     TabGone,
 )
-from tk_ai_extension.server.handlers import tabs as handlers
+from tk_ai_extension.server.handlers import page_websocket
 
 DEADLINE = 20.0
 CLIENT = "c" * 16
@@ -147,7 +147,7 @@ async def test_an_invalid_message_closes_the_connection(
 async def test_a_message_beyond_the_bound_ends_the_connection(
     connect: Any, jp_auth_header: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "MAX_MESSAGE", 1_000)
+    monkeypatch.setattr(page_websocket, "MAX_MESSAGE", 1_000)
     socket = await connect(**jp_auth_header)
     await socket.write_message(json.dumps({"tabs": [], "more": "x" * 1_000}))
     assert await asyncio.wait_for(socket.read_message(), DEADLINE) is None

@@ -25,8 +25,8 @@ from tk_ai_extension.server.handlers.handler import (
     ROUTE_ERRORS,
     is_origin_allowed,
 )
+from tk_ai_extension.server.handlers.page_websocket import SOCKETS
 from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.handlers.tabs import SOCKETS
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.harness import ALICE, BOB
 from tk_ai_extension.model.errors import Conflict, PermissionRequired
+from tk_ai_extension.tools.cli_tools import run_notebook, run_plan
 from tk_ai_extension.tools.registry import Registry, ToolContext
-from tk_ai_extension.tools.whole_notebooks import run_notebook, run_plan
 
 ASK = replace(ALICE, mode="ask")
 WAITS = "import threading\nthreading.Event().wait()"

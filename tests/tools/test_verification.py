@@ -8,8 +8,8 @@ import pytest
 
 from tests.harness import ALICE
 from tk_ai_extension.model.errors import PermissionDenied, PermissionRequired
+from tk_ai_extension.tools.cli_tools import TOOLS
 from tk_ai_extension.tools.registry import Registry, ToolContext
-from tk_ai_extension.tools.whole_notebooks import TOOLS
 
 PLAN, ASK = (replace(ALICE, mode=mode) for mode in ("plan", "ask"))
 

@@ -23,7 +23,7 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TurnEnded,
 )
-from tk_ai_extension.agent.chat_setup import ChatSetup, McpServerConfig, find_instructions
+from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, Checkpoint
 from tk_ai_extension.agent.context import content, instructions
 from tk_ai_extension.agent.events import (
     End,
@@ -34,8 +34,12 @@ from tk_ai_extension.agent.events import (
     TurnDone,
     TurnFailed,
 )
+from tk_ai_extension.agent.prompts_and_mcp_servers import (
+    ChatSetup,
+    McpServerConfig,
+    find_instructions,
+)
 from tk_ai_extension.agent.requests import Message, shown
-from tk_ai_extension.agent.store import Chat, ChatLog, ChatStore, Checkpoint
 from tk_ai_extension.agent.turn import AgentAction, ReportedEdits, Turn
 from tk_ai_extension.mcp.calls import error_content
 from tk_ai_extension.model.agent_errors import (

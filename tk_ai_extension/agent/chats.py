@@ -20,9 +20,9 @@ import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
+from tk_ai_extension.agent.chat_store import Chat
 from tk_ai_extension.agent.events import ChatRestored, Event, TurnDone, TurnFailed
 from tk_ai_extension.agent.requests import APPROVED, ChatRequest, Message, QuestionAnswer
-from tk_ai_extension.agent.store import Chat
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,

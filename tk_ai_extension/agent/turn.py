@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 
+from tk_ai_extension.agent.chat_store import ChatLog
 from tk_ai_extension.agent.events import (
     BlocksDiscarded,
     CellChanged,
@@ -35,7 +36,6 @@ from tk_ai_extension.agent.events import (
     TurnDone,
 )
 from tk_ai_extension.agent.requests import Message
-from tk_ai_extension.agent.store import ChatLog
 from tk_ai_extension.mcp.calls import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.background import BackgroundTasks

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import sys
 
-from tk_ai_extension.cli.parsing import STDIN, add_notebook
-from tk_ai_extension.cli.project import Refused
-from tk_ai_extension.cli.servers import API, Server, ToolFailed, Unreachable
-from tk_ai_extension.cli.session import (
+from tk_ai_extension.cli.command_context import (
     INTERRUPTED,
     OK,
-    Session,
+    CommandContext,
     harmless,
     on_interrupt,
     write_err,
 )
+from tk_ai_extension.cli.parsing import STDIN, add_notebook
+from tk_ai_extension.cli.project import CommandError
+from tk_ai_extension.cli.servers import API, Server, ToolFailed, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,23 +50,23 @@ def configure_chat(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chat(session: Session, args: argparse.Namespace) -> int:
+def chat(context: CommandContext, args: argparse.Namespace) -> int:
     """Run `nb chat`; return the exit status."""
-    path = session.path(args.notebook)
-    server = session.server(path)
-    notebook = args.notebook if path is None else session.there(server, path)
+    path = context.path(args.notebook)
+    server = context.server(path)
+    notebook = args.notebook if path is None else context.there(server, path)
     fields: dict[str, Any] = {"mode": args.mode, "notebook": notebook, "latest": not args.new}
     if args.model is not None:
         fields["model"] = args.model
-    dialogue = Dialogue(session, server, fields)
+    dialogue = TerminalChat(context, server, fields)
     words: list[str] = args.message
     message = " ".join(words)
     if message == STDIN:
         message = sys.stdin.read()
     if message:
         return dialogue.send(message)
-    if session.as_json or not sys.stdin.isatty():
-        raise Refused(
+    if context.as_json or not sys.stdin.isatty():
+        raise CommandError(
             'the message is empty: nb chat "plot the prices", or - to read standard input'
         )
     write_err("Ctrl-C stops the agent; Ctrl-D ends.")
@@ -76,19 +76,19 @@ def chat(session: Session, args: argparse.Namespace) -> int:
     return OK
 
 
-class Dialogue:
+class TerminalChat:
     """A dialogue in a chat.
 
     Prints the agent's text to standard output, everything else to standard error.
 
     Args:
-        session: The command.
+        context: The command.
         server: The server of the chat.
         fields: The fields of each message: mode, notebook, model, chat.
     """
 
-    def __init__(self, session: Session, server: Server, fields: dict[str, Any]) -> None:
-        self._session = session
+    def __init__(self, context: CommandContext, server: Server, fields: dict[str, Any]) -> None:
+        self._context = context
         self._server = server
         self._fields = fields
         self._block: int | None = None
@@ -102,8 +102,8 @@ class Dialogue:
             with on_interrupt(self._stop):
                 for event in self._server.events(f"{API}/mcp/chat", body):
                     has_ended = event["kind"] == "done"
-                    if self._session.as_json and event["kind"] != "error":
-                        self._session.print_json(event)
+                    if self._context.as_json and event["kind"] != "error":
+                        self._context.print_json(event)
                     else:
                         self._print(event)
                     match event["kind"]:
@@ -114,7 +114,7 @@ class Dialogue:
                         case "question":
                             self._answer_questions(event)
                         case "error":
-                            status = self._session.refuse(event["error"])
+                            status = self._context.refuse(event["error"])
                         case "done" if event["end"] == "stopped":
                             status = INTERRUPTED
                         case _:
@@ -122,12 +122,12 @@ class Dialogue:
                 if not has_ended:
                     raise Unreachable(f"{self._server.url} has ended.")
         except ToolFailed as error:
-            return self._session.refuse(error.error)
+            return self._context.refuse(error.error)
         return status
 
     def read_line(self, prompt: str) -> str | None:
         """Read a line from the person; None at the end of input, or without a terminal."""
-        if self._session.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if self._context.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return None
         try:
             return input(prompt)
@@ -206,7 +206,7 @@ class Dialogue:
     def _note(self, text: str) -> None:
         """Print a note to standard error, on separate lines."""
         self._end_line()
-        if text and not self._session.as_json:
+        if text and not self._context.as_json:
             write_err(text)
 
     def _end_line(self) -> None:

@@ -10,6 +10,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tk_ai_extension.cli.chat import MODES, chat, configure_chat
+from tk_ai_extension.cli.command_context import (
+    LONG,
+    CommandContext,
+    write_err,
+)
 from tk_ai_extension.cli.parsing import (
     STDIN,
     Parser,
@@ -18,7 +23,7 @@ from tk_ai_extension.cli.parsing import (
     json_of,
     signature,
 )
-from tk_ai_extension.cli.project import KERNELS, Refused
+from tk_ai_extension.cli.project import KERNELS, CommandError
 from tk_ai_extension.cli.servers import (
     API,
     Server,
@@ -26,11 +31,6 @@ from tk_ai_extension.cli.servers import (
     server_of,
     start_server,
     stop_server,
-)
-from tk_ai_extension.cli.session import (
-    LONG,
-    Session,
-    write_err,
 )
 from tk_ai_extension.verification import OPTIONS
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    Run = Callable[[Session, argparse.Namespace], int]
+    Run = Callable[[CommandContext, argparse.Namespace], int]
 
 MAX_BUDGET = 10_000_000
 """Characters that `nb read` asks for: all of a notebook."""
@@ -100,7 +100,7 @@ def read_text(name: str) -> str:
     """Return the text of a file, or of standard input for ``-``.
 
     Raises:
-        Refused: it cannot be read, or is not UTF-8.
+        CommandError: it cannot be read, or is not UTF-8.
     """
     try:
         if name == STDIN:
@@ -108,9 +108,9 @@ def read_text(name: str) -> str:
         with open(name, encoding="utf-8", newline="") as file:
             return file.read()
     except OSError as error:
-        raise Refused(f"{name}: {error.strerror}") from None
+        raise CommandError(f"{name}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Refused(f"{name}: the text is not UTF-8. Nothing was changed.") from None
+        raise CommandError(f"{name}: the text is not UTF-8. Nothing was changed.") from None
 
 
 def source_of(given: str) -> str:
@@ -118,27 +118,27 @@ def source_of(given: str) -> str:
     return read_text(STDIN).removesuffix("\n") if given == STDIN else given
 
 
-def _named(session: Session, args: argparse.Namespace) -> tuple[Server, dict[str, str]]:
+def _named(context: CommandContext, args: argparse.Namespace) -> tuple[Server, dict[str, str]]:
     """Return the server of the notebook that a command names, or of the current one, and its argument."""
-    path = session.path(args.notebook)
-    server = session.server(path)
-    return server, notebook_argument(session, server, args.notebook)
+    path = context.path(args.notebook)
+    server = context.server(path)
+    return server, notebook_argument(context, server, args.notebook)
 
 
-def notebook_argument(session: Session, server: Server, given: str | None) -> dict[str, str]:
+def notebook_argument(context: CommandContext, server: Server, given: str | None) -> dict[str, str]:
     """Return the argument that names a notebook in a call; empty if none is open."""
-    path = session.path(given)
+    path = context.path(given)
     if path is None:
         return {} if given is None else {"notebook": given}
-    return {"notebook": session.there(server, path, given or "")}
+    return {"notebook": context.there(server, path, given or "")}
 
 
 # -- status, save, shutdown
 
 
 @command("status", "Show the open notebook and the running cells.", "nb status --json")
-def _status(session: Session, _args: argparse.Namespace) -> int:
-    project, current = session.project, session.current
+def _status(context: CommandContext, _args: argparse.Namespace) -> int:
+    project, current = context.project, context.current
     shown = None if current is None else os.path.relpath(current, project.root)
     fields: dict[str, Any] = {"project": project.root, "notebook": shown, "kernels": []}
     lines = [f"project {project.root}"]
@@ -149,7 +149,7 @@ def _status(session: Session, _args: argparse.Namespace) -> int:
         fields |= {"server": server.url, "host": server.pid if server.is_headless else None}
         is_own = "server process" if server.is_headless else "in the Jupyter Server of process"
         lines.append(f"{is_own} {server.pid} at {server.url}")
-        running = session.call(server, "list_running_kernels")
+        running = context.call(server, "list_running_kernels")
         fields["kernels"] = running["result"]["kernels"]
         lines.append(running["text"].rstrip())
         asked = server.request("GET", f"{API}/permissions")["permissions"]
@@ -157,7 +157,7 @@ def _status(session: Session, _args: argparse.Namespace) -> int:
         if asked:
             lines.append(f"calls that need your approval: {len(asked)} (nb approve)")
     lines.insert(1, f"notebook {shown}" if shown else "no notebook is open")
-    return session.show("\n".join(lines), fields)
+    return context.show("\n".join(lines), fields)
 
 
 @command(
@@ -167,17 +167,17 @@ def _status(session: Session, _args: argparse.Namespace) -> int:
     configure=add_notebook,
     group="Change",
 )
-def _save(session: Session, args: argparse.Namespace) -> int:
-    server, notebook = _named(session, args)
+def _save(context: CommandContext, args: argparse.Namespace) -> int:
+    server, notebook = _named(context, args)
     saved = server.request("POST", f"{API}/save", notebook)
-    return session.show(f"{saved['notebook']} is saved (rev:{saved['revision']}).", saved)
+    return context.show(f"{saved['notebook']} is saved (rev:{saved['revision']}).", saved)
 
 
 @command("shutdown", "Stop this project's kernels and its server, and clean up.", "nb shutdown")
-def _shutdown(session: Session, _args: argparse.Namespace) -> int:
-    was_running = stop_server(session.project)
+def _shutdown(context: CommandContext, _args: argparse.Namespace) -> int:
+    was_running = stop_server(context.project)
     text = "The server and its kernels were stopped." if was_running else "No server was running."
-    return session.show(text, {"was_running": was_running})
+    return context.show(text, {"was_running": was_running})
 
 
 # -- serve, lab
@@ -195,21 +195,21 @@ def _configure_serve(parser: Parser) -> None:
     "nb serve --off",
     configure=_configure_serve,
 )
-def _serve(session: Session, args: argparse.Namespace) -> int:
-    server = start_server(session.project)
+def _serve(context: CommandContext, args: argparse.Namespace) -> int:
+    server = start_server(context.project)
     path = f"{API}/project/share"
     if args.off:
         was = server.request("DELETE", path)
-        return session.show("Stopped sharing." if was["was_shared"] else "Nothing was shared.", was)
-    shared = server.request("POST", path, notebook_argument(session, server, args.notebook))
-    folder = os.path.join(session.project.folder, KERNELS)
+        return context.show("Stopped sharing." if was["was_shared"] else "Nothing was shared.", was)
+    shared = server.request("POST", path, notebook_argument(context, server, args.notebook))
+    folder = os.path.join(context.project.folder, KERNELS)
     text = (
         f"The kernel of {shared['notebook']} is shared: choose `{shared['display_name']}` in VS Code or "
         f"JupyterLab, or\n  jupyter console --kernel {shared['kernelspec']}\nA Jupyter Server can "
         "list it, too:\n  jupyter lab --ServerApp.allow_external_kernels=True "
         f"--ServerApp.external_connection_dir={folder}"
     )
-    return session.show(text, {**shared, "connection_dir": folder})
+    return context.show(text, {**shared, "connection_dir": folder})
 
 
 def _configure_lab(parser: Parser) -> None:
@@ -224,10 +224,10 @@ def _configure_lab(parser: Parser) -> None:
     "nb lab analysis.ipynb --no-browser",
     configure=_configure_lab,
 )
-def _lab(session: Session, args: argparse.Namespace) -> int:
-    server = start_server(session.project)
+def _lab(context: CommandContext, args: argparse.Namespace) -> int:
+    server = start_server(context.project)
     url = str(server.request("POST", f"{API}/project/lab")["url"])
-    notebook = notebook_argument(session, server, args.notebook).get("notebook")
+    notebook = notebook_argument(context, server, args.notebook).get("notebook")
     if notebook is not None:
         from urllib.parse import quote
 
@@ -236,7 +236,7 @@ def _lab(session: Session, args: argparse.Namespace) -> int:
         import webbrowser
 
         webbrowser.open(url)
-    return session.show(f"JupyterLab: {url}", {"url": url})
+    return context.show(f"JupyterLab: {url}", {"url": url})
 
 
 # -- run, verify and blame whole notebooks
@@ -286,23 +286,23 @@ def configure_run(parser: Parser) -> None:
     configure=configure_run,
     group="Run",
 )
-def _run(session: Session, args: argparse.Namespace) -> int:
+def _run(context: CommandContext, args: argparse.Namespace) -> int:
     is_whole = re.fullmatch(r"[^\n!%?()=;'\"]+\.ipynb", args.code) is not None
     for name in ("notebook",) if is_whole else _OF_FILES:
         if getattr(args, name) is not None:
             what = "a whole notebook" if is_whole else "code"
-            raise Refused(f"run: --{name.replace('_', '-')} is not for {what}.")
+            raise CommandError(f"run: --{name.replace('_', '-')} is not for {what}.")
     limits = {name: getattr(args, name) for name in ("wait", "timeout")}
     limits = {name: value for name, value in limits.items() if value is not None}
     if not is_whole:
-        server, arguments = _named(session, args)
+        server, arguments = _named(context, args)
         arguments |= limits
         code = source_of(args.code)
-        return session.finish(session.run(server, "execute_ipython", code=code, **arguments))
+        return context.finish(context.run(server, "execute_ipython", code=code, **arguments))
     path = os.path.abspath(os.path.expanduser(args.code))
-    server = session.server(path)
+    server = context.server(path)
     options: dict[str, Any] = {
-        "notebook": session.there(server, path, args.code),
+        "notebook": context.there(server, path, args.code),
         "parameters": dict(map(_parameter, args.parameter or ())),
         "parameter_files": {each: read_text(each) for each in args.parameters_file or ()},
         "allow_errors": bool(args.allow_errors),
@@ -310,14 +310,14 @@ def _run(session: Session, args: argparse.Namespace) -> int:
         **limits,
     }
     if args.output is not None:
-        options["output"] = session.there(server, os.path.abspath(args.output), args.output)
-    return session.finish(session.run(server, "nb:run_notebook", **options))
+        options["output"] = context.there(server, os.path.abspath(args.output), args.output)
+    return context.finish(context.run(server, "nb:run_notebook", **options))
 
 
 def _parameter(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals:
-        raise Refused(f"run: -p {word}: write it as NAME=VALUE.")
+        raise CommandError(f"run: -p {word}: write it as NAME=VALUE.")
     return name.strip(), value
 
 
@@ -337,8 +337,8 @@ def _configure_verify(parser: Parser) -> None:
     configure=_configure_verify,
     group="Run",
 )
-def _verify(session: Session, args: argparse.Namespace) -> int:
-    server, arguments = _named(session, args)
+def _verify(context: CommandContext, args: argparse.Namespace) -> int:
+    server, arguments = _named(context, args)
     options: dict[str, Any] = {
         "sanitizers": [read_text(file) for file in args.sanitize_with],
         "ignore_times": args.ignore_times,
@@ -347,11 +347,11 @@ def _verify(session: Session, args: argparse.Namespace) -> int:
         "timeout": args.timeout,
     }
     arguments |= {name: value for name, value in options.items() if value is not None}
-    answer = session.run(server, "nb:verify_notebook", **arguments)
+    answer = context.run(server, "nb:verify_notebook", **arguments)
     if args.update and answer["result"]["status"] != "interrupted":
         name = answer["result"]["execution_id"]
-        write_err(session.call(server, "nb:store_outputs", execution_id=name)["text"])
-    return session.finish(answer)
+        write_err(context.call(server, "nb:store_outputs", execution_id=name)["text"])
+    return context.finish(answer)
 
 
 def _configure_blame(parser: Parser) -> None:
@@ -367,11 +367,11 @@ def _configure_blame(parser: Parser) -> None:
     configure=_configure_blame,
     group="Read",
 )
-def _blame(session: Session, args: argparse.Namespace) -> int:
-    server = session.server(session.path(args.notebook), changes=False)
-    arguments = notebook_argument(session, server, args.notebook)
+def _blame(context: CommandContext, args: argparse.Namespace) -> int:
+    server = context.server(context.path(args.notebook), changes=False)
+    arguments = notebook_argument(context, server, args.notebook)
     cell = {} if args.cell is None else {"cell": args.cell}
-    return session.finish(session.call(server, "nb:blame", **arguments, **cell))
+    return context.finish(context.call(server, "nb:blame", **arguments, **cell))
 
 
 # -- approve
@@ -407,19 +407,19 @@ def _configure_approve(parser: Parser) -> None:
     "nb approve 9c1f0a55e3d2b784 --deny 'use the cached data instead'",
     configure=_configure_approve,
 )
-def _approve(session: Session, args: argparse.Namespace) -> int:
-    server = session.server(changes=False)
+def _approve(context: CommandContext, args: argparse.Namespace) -> int:
+    server = context.server(changes=False)
     asked = server.request("GET", f"{API}/permissions")["permissions"]
     if args.request is None:
         if args.answer is not None or args.deny is not None:
-            raise Refused("approve: name the request to answer")
+            raise CommandError("approve: name the request to answer")
         text = "\n\n".join(map(_asked, asked)) or "No requests are waiting."
-        return session.show(text, {"permissions": asked})
+        return context.show(text, {"permissions": asked})
     answer = "deny" if args.deny is not None else args.answer or "once"
     body = {"answer": answer, "message": args.deny or ""}
     done = server.request("POST", f"{API}/permissions/{args.request}", body)
     said = "Denied." if answer == "deny" else f"Approved ({answer})."
-    return session.show(said, done)
+    return context.show(said, done)
 
 
 def _asked(request: Mapping[str, Any]) -> str:
@@ -443,10 +443,10 @@ def _asked(request: Mapping[str, Any]) -> str:
 @command(
     "doctor", "Check what this machine and this project support.", "nb doctor", "nb doctor --json"
 )
-def _doctor(session: Session, _args: argparse.Namespace) -> int:
+def _doctor(context: CommandContext, _args: argparse.Namespace) -> int:
     from tk_ai_extension.cli.doctor import doctor
 
-    return doctor(session)
+    return doctor(context)
 
 
 # -- mcp and completion
@@ -471,11 +471,11 @@ def _configure_mcp(parser: Parser) -> None:
     "nb mcp --toolsets default,claude-code --mode plan",
     configure=_configure_mcp,
 )
-def _mcp(session: Session, args: argparse.Namespace) -> int:
-    from tk_ai_extension.cli.stdio import bridge
+def _mcp(context: CommandContext, args: argparse.Namespace) -> int:
+    from tk_ai_extension.cli.mcp_stdio import bridge
 
     options = {name: getattr(args, name) for name in ("toolsets", "mode", "caller")}
-    return bridge(session, {name: value for name, value in options.items() if value})
+    return bridge(context, {name: value for name, value in options.items() if value})
 
 
 def _configure_completion(parser: Parser) -> None:
@@ -488,11 +488,11 @@ def _configure_completion(parser: Parser) -> None:
     'eval "$(nb completion bash)"',
     configure=_configure_completion,
 )
-def _completion(session: Session, args: argparse.Namespace) -> int:
+def _completion(context: CommandContext, args: argparse.Namespace) -> int:
     import argcomplete
 
     script = argcomplete.shellcode(["nb", "tk-nb"], shell=args.shell)
-    return session.show(script, {"shell": args.shell, "script": script})
+    return context.show(script, {"shell": args.shell, "script": script})
 
 
 command(
@@ -505,37 +505,39 @@ command(
 )(chat)
 
 
-def tool_call(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> int:
+def tool_call(context: CommandContext, tool: Mapping[str, Any], args: argparse.Namespace) -> int:
     """Run the command of a tool; return the exit status."""
     name, properties = tool["name"], tool["input_schema"]["properties"]
-    arguments = _given(session, tool, args)
+    arguments = _given(context, tool, args)
     if (sandbox := arguments.pop("sandbox", None)) is not None:
         body = {"sandbox": sandbox}
-        start_server(session.project).request("POST", f"{API}/project/sandbox", body)
+        start_server(context.project).request("POST", f"{API}/project/sandbox", body)
     # `search` takes a folder, too.
-    path = session.path(arguments.get("notebook")) if "notebook" in properties else None
-    server = session.server(path, changes=tool["effect"] != "READ")
+    path = context.path(arguments.get("notebook")) if "notebook" in properties else None
+    server = context.server(path, changes=tool["effect"] != "READ")
     is_named = "kernel_id" in arguments or arguments.get("text", "").startswith("# %% notebook: ")
     if "notebook" in arguments or ("notebook" in properties and not is_named):
-        arguments |= notebook_argument(session, server, arguments.get("notebook"))
+        arguments |= notebook_argument(context, server, arguments.get("notebook"))
     if given := arguments.get("path"):
-        arguments["path"] = session.there(server, os.path.abspath(given), given)
+        arguments["path"] = context.there(server, os.path.abspath(given), given)
     elif "path" in properties and "path" not in tool["input_schema"].get("required", ()):
-        arguments["path"] = session.there(server, session.project.root)
+        arguments["path"] = context.there(server, context.project.root)
     if "wait" in properties and name != "edit_cells":
-        return session.finish(session.run(server, name, **arguments))
-    answer = session.call(server, name, **arguments)
+        return context.finish(context.run(server, name, **arguments))
+    answer = context.call(server, name, **arguments)
     if name == "use_notebook":
-        there = os.path.join(server.root or session.project.root, answer["result"]["notebook"])
-        session.project.keep(session.caller, notebook=path or there)
-    elif name == "unuse_notebook" and path in (None, session.current):
-        session.project.keep(session.caller, notebook="")
-    elif name == "read_notebook" and not session.is_live:
+        there = os.path.join(server.root or context.project.root, answer["result"]["notebook"])
+        context.project.keep(context.caller, notebook=path or there)
+    elif name == "unuse_notebook" and path in (None, context.current):
+        context.project.keep(context.caller, notebook="")
+    elif name == "read_notebook" and not context.is_live:
         answer = _for_writing(answer)
-    return session.finish(answer)
+    return context.finish(answer)
 
 
-def _given(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def _given(
+    context: CommandContext, tool: Mapping[str, Any], args: argparse.Namespace
+) -> dict[str, Any]:
     """Return the given arguments, with the text of standard input for ``-``, and defaults."""
     properties = tool["input_schema"]["properties"]
     arguments = {k: v for k, v in vars(args).items() if v is not None and k != "json"}
@@ -549,7 +551,7 @@ def _given(session: Session, tool: Mapping[str, Any], args: argparse.Namespace) 
         case "write_notebook":
             arguments["text"] = read_text(arguments.get("text", STDIN))
         case "wait_execution" if "execution_id" not in arguments:
-            arguments["execution_id"] = session.last_execution()
+            arguments["execution_id"] = context.last_execution()
         case "edit_cells":
             arguments.setdefault("wait", LONG)
         case _:
@@ -569,12 +571,12 @@ def _for_writing(answer: dict[str, Any]) -> dict[str, Any]:
     return {**answer, "text": result["text"]}
 
 
-def tools_of(session: Session) -> list[dict[str, Any]]:
+def tools_of(context: CommandContext) -> list[dict[str, Any]]:
     """Return the descriptions of the tools: those of the server, else the default ones."""
     server = None
     with suppress(ToolFailed):
-        place = session.current or session.project.root
-        server = server_of(session.project, place, changes=False)
+        place = context.current or context.project.root
+        server = server_of(context.project, place, changes=False)
     found = None if server is None else server.tools()
     if found is not None:
         return found

@@ -9,14 +9,14 @@ from typing import Any
 import argcomplete
 from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
+from tk_ai_extension.cli.command_context import CommandContext
 from tk_ai_extension.cli.commands import COMMANDS, commands_of, tools_of
 from tk_ai_extension.cli.offline import stored_notebook
-from tk_ai_extension.cli.parsing import OneNotebook, add_tool_arguments
-from tk_ai_extension.cli.session import Session
+from tk_ai_extension.cli.parsing import NotebookArgument, add_tool_arguments
 from tk_ai_extension.model.errors import ToolError
 
 
-def complete(session: Session) -> None:
+def complete(context: CommandContext) -> None:
     """Print the completions that the shell asks for, and end the process."""
     parser = argparse.ArgumentParser(prog="nb", add_help=False)
     _completed(parser.add_argument("-C", metavar="FOLDER"), DirectoriesCompleter())
@@ -25,11 +25,11 @@ def complete(session: Session) -> None:
         added = commands.add_parser(command.name)
         if command.configure is not None:
             command.configure(added)  # type: ignore[arg-type]
-    for name, tool in commands_of(tools_of(session)).items():
+    for name, tool in commands_of(tools_of(context)).items():
         add_tool_arguments(commands.add_parser(name), tool)
 
     def cells(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-        return _cells(session.path(getattr(parsed_args, "notebook", None)))
+        return _cells(context.path(getattr(parsed_args, "notebook", None)))
 
     for each in commands.choices.values():
         each.add_argument("--json", action="store_true")
@@ -40,7 +40,7 @@ def complete(session: Session) -> None:
                 _completed(action, cells)
     # argcomplete runs no other actions, and `cells` would not see the named notebook.
     safe_actions: set[Any] = argcomplete.safe_actions
-    safe_actions.add(OneNotebook)
+    safe_actions.add(NotebookArgument)
     argcomplete.autocomplete(parser)
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from jupyter_client.kernelspec import KernelSpecManager
 
 from tk_ai_extension._version import __version__
+from tk_ai_extension.cli.command_context import CommandContext
 from tk_ai_extension.cli.servers import API, Unreachable, running_servers
-from tk_ai_extension.cli.session import Session
 from tk_ai_extension.kernels.sandbox.sandbox import probe
 
 
-def doctor(session: Session) -> int:
+def doctor(context: CommandContext) -> int:
     """Check everything that `nb` needs; return the exit status."""
-    root = session.project.root
+    root = context.project.root
     checks = [("nb", True, f"{__version__}, Python {platform.python_version()}, {sys.platform}")]
     checks.append(_command_on_path())
     is_writable = os.access(root, os.W_OK)
@@ -46,7 +46,7 @@ def doctor(session: Session) -> int:
     ]
     text = "\n".join(f"{'ok' if ok else '--'}  {name}: {detail}" for name, ok, detail in checks)
     looks = [{"name": name, "ok": ok, "detail": detail} for name, ok, detail in checks]
-    return session.show(text, {"looks": looks})
+    return context.show(text, {"looks": looks})
 
 
 def _command_on_path() -> tuple[str, bool, str]:

@@ -7,6 +7,14 @@ import sys
 from contextlib import suppress
 
 from tk_ai_extension._version import __version__
+from tk_ai_extension.cli.command_context import (
+    INTERRUPTED,
+    OK,
+    REFUSED,
+    CommandContext,
+    write,
+    write_err,
+)
 from tk_ai_extension.cli.commands import COMMANDS, commands_of, tool_call, tools_of
 from tk_ai_extension.cli.parsing import (
     GROUPS,
@@ -15,16 +23,8 @@ from tk_ai_extension.cli.parsing import (
     signature,
     tool_parser,
 )
-from tk_ai_extension.cli.project import Project, Refused
+from tk_ai_extension.cli.project import CommandError, Project
 from tk_ai_extension.cli.servers import ToolFailed
-from tk_ai_extension.cli.session import (
-    INTERRUPTED,
-    OK,
-    REFUSED,
-    Session,
-    write,
-    write_err,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,28 +62,28 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         argv = _in_folder(argv)
-        return _run(_session(argv), argv)
-    except (Refused, OSError) as error:  # such as a full disk, or a folder that was deleted
+        return _run(_context(argv), argv)
+    except (CommandError, OSError) as error:  # such as a full disk, or a folder that was deleted
         message = f"nb: {error}"
         if "--json" not in argv:
             write_err(message)
             return REFUSED
         said = {"code": "invalid_arguments", "message": message, "hint": "See --help."}
-        return Session(Project(os.sep), "nb", as_json=True).refuse(said)
+        return CommandContext(Project(os.sep), "nb", as_json=True).refuse(said)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _session(argv: list[str]) -> Session:
+def _context(argv: list[str]) -> CommandContext:
     project = Project.find(os.getcwd())
     if project.notice:
         write_err(f"nb: {project.notice}")
-    session = Session(project, os.environ.get("NB_CALLER") or "nb", as_json="--json" in argv)
+    context = CommandContext(project, os.environ.get("NB_CALLER") or "nb", as_json="--json" in argv)
     if "_ARGCOMPLETE" in os.environ:
         from tk_ai_extension.cli.completion import complete
 
-        complete(session)
-    return session
+        complete(context)
+    return context
 
 
 def _in_folder(argv: list[str]) -> list[str]:
@@ -91,22 +91,22 @@ def _in_folder(argv: list[str]) -> list[str]:
     if argv[:1] != ["-C"]:
         return argv
     if len(argv) < 2:
-        raise Refused("-C needs a folder.")
+        raise CommandError("-C needs a folder.")
     try:
         os.chdir(argv[1])
     except OSError as error:
-        raise Refused(f"{argv[1]}: {error.strerror}.") from None
+        raise CommandError(f"{argv[1]}: {error.strerror}.") from None
     return argv[2:]
 
 
-def _run(session: Session, argv: list[str]) -> int:
+def _run(context: CommandContext, argv: list[str]) -> int:
     if argv[:1] == ["--version"]:
         write(f"nb {__version__}")
         return OK
     words = [word for word in argv if word != "--json"]
     if words[:1] in ([], ["-h"], ["--help"], ["help"]):
         if len(words) < 2:
-            write(overview(tools_of(session)))
+            write(overview(tools_of(context)))
             return OK
         argv = [words[1], "--help"]
     name, rest = argv[0], argv[1:]
@@ -115,23 +115,23 @@ def _run(session: Session, argv: list[str]) -> int:
         if name in OFFLINE and "--help" not in rest:
             from tk_ai_extension.cli.offline import read_offline
 
-            done = read_offline(session, name, rest)
+            done = read_offline(context, name, rest)
             if done is not None:
                 return done
         if own := COMMANDS.get(name):
             args = _parsed(own.parser(), rest)
-            return OK if args is None else own.run(session, args)
-        tools = tools_of(session)
+            return OK if args is None else own.run(context, args)
+        tools = tools_of(context)
         tool = commands_of(tools).get(name)
         if tool is None:
-            raise Refused(f"unknown command `{name}`; `nb --help` lists them.")
+            raise CommandError(f"unknown command `{name}`; `nb --help` lists them.")
         args = _parsed(tool_parser(tool), rest)
-        return OK if args is None else tool_call(session, tool, args)
+        return OK if args is None else tool_call(context, tool, args)
     except ToolFailed as error:
         if not tools:
             with suppress(ToolFailed):
-                tools = tools_of(session)
-        return session.refuse(error.error, {each["name"]: signature(each)[0] for each in tools})
+                tools = tools_of(context)
+        return context.refuse(error.error, {each["name"]: signature(each)[0] for each in tools})
 
 
 def _parsed(parser: Any, words: list[str]) -> Any:

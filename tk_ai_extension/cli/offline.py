@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from tk_ai_extension.cli.command_context import CommandContext
 from tk_ai_extension.cli.parsing import add_notebook, command_parser
 from tk_ai_extension.cli.servers import server_of
-from tk_ai_extension.cli.session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ BUDGET = 8_000
 """Maximum characters of a cell's outputs."""
 
 
-def read_offline(session: Session, name: str, words: Sequence[str]) -> int | None:
+def read_offline(context: CommandContext, name: str, words: Sequence[str]) -> int | None:
     """Run a command that reads a file; return the exit status.
 
     None where a server has the notebook, or the command has options that need one.
@@ -33,12 +33,12 @@ def read_offline(session: Session, name: str, words: Sequence[str]) -> int | Non
         parser.add_argument("cell")
     add_notebook(parser, by_place=name != "cell")
     args, others = parser.parse_known_args(words)
-    path = None if others else session.path(args.notebook)
+    path = None if others else context.path(args.notebook)
     if path is None or not os.path.isfile(path):
         return None
-    if server_of(session.project, path, changes=False) is not None:
+    if server_of(context.project, path, changes=False) is not None:
         return None
-    return _show(session, name, path, args)
+    return _show(context, name, path, args)
 
 
 def stored_notebook(path: str, shown: str) -> tuple[StoredNotebook, Snapshot]:
@@ -55,12 +55,12 @@ def stored_notebook(path: str, shown: str) -> tuple[StoredNotebook, Snapshot]:
     return stored, stored.snapshot(shown)
 
 
-def _show(session: Session, name: str, path: str, args: Namespace) -> int:
+def _show(context: CommandContext, name: str, path: str, args: Namespace) -> int:
     from tk_ai_extension.model.cell_marked_text import render
     from tk_ai_extension.model.cells import counted
     from tk_ai_extension.model.errors import ToolError
 
-    shown = os.path.relpath(path, session.project.root)
+    shown = os.path.relpath(path, context.project.root)
     try:
         stored, snapshot = stored_notebook(path, shown)
         if name == "cell":
@@ -74,8 +74,8 @@ def _show(session: Session, name: str, path: str, args: Namespace) -> int:
             cells = [_cell(stored, snapshot, each)[0] for each in snapshot.cells]
             fields = {"total_cells": len(lines), "cells": cells}
     except ToolError as error:
-        return session.refuse(error.as_dict())
-    return session.show(text, {"notebook": shown, **fields})
+        return context.refuse(error.as_dict())
+    return context.show(text, {"notebook": shown, **fields})
 
 
 def _line(snapshot: Snapshot, cell: Cell) -> str:

@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 
-from tk_ai_extension.cli.project import Refused
+from tk_ai_extension.cli.project import CommandError
 from tk_ai_extension.tools.glossary import meaning
 
 TYPE_CHECKING = False
@@ -28,15 +28,15 @@ GROUPS = {"READ": "Read", "WRITE": "Change", "EXECUTE": "Run"}
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises `Refused`; options cannot be abbreviated."""
+    """An argument parser that raises `CommandError`; options cannot be abbreviated."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **kwargs, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raise `Refused` with the usage."""
-        raise Refused(f"{message}\n{self.format_usage().rstrip()}")
+        """Raise `CommandError` with the usage."""
+        raise CommandError(f"{message}\n{self.format_usage().rstrip()}")
 
 
 def command_parser(name: str, summary: str, examples: Sequence[str]) -> Parser:
@@ -51,7 +51,7 @@ def command_parser(name: str, summary: str, examples: Sequence[str]) -> Parser:
     return parser
 
 
-class OneNotebook(argparse.Action):
+class NotebookArgument(argparse.Action):
     """A notebook may be given as a positional argument or by ``-n``, but not twice."""
 
     def __call__(
@@ -73,7 +73,7 @@ def add_notebook(
     help: str = "path or name of the notebook (default: the current one)",  # noqa: A002 - argparse's name
 ) -> None:
     """Add a command's notebook argument: ``-n``, and a positional one unless `by_place` is false."""
-    described: dict[str, Any] = {"action": OneNotebook, "metavar": "NOTEBOOK"}
+    described: dict[str, Any] = {"action": NotebookArgument, "metavar": "NOTEBOOK"}
     if by_place:
         nargs = None if required else "?"
         parser.add_argument("notebook", nargs=nargs, help=help, **described)
@@ -190,12 +190,12 @@ def json_of(text: str) -> Any:
     """Parse JSON; ``-`` stays as it is: the caller reads standard input.
 
     Raises:
-        Refused: It is not JSON.
+        CommandError: It is not JSON.
     """
     try:
         return STDIN if text == STDIN else json.loads(text)
     except ValueError as error:
-        raise Refused(f"not JSON: {error}") from None
+        raise CommandError(f"not JSON: {error}") from None
 
 
 def first_sentence(text: str) -> str:

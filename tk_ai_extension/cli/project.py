@@ -33,7 +33,7 @@ OWN_FILES = (STATE, LOG, ".gitignore", LAUNCH_LOCK)
 """The files that `Project.clean` removes."""
 
 
-class Refused(argparse.ArgumentTypeError):
+class CommandError(argparse.ArgumentTypeError):
     """`nb` cannot do something; the message says what to do. The command exits with 2."""
 
 
@@ -126,7 +126,7 @@ class Project:
         """Create ``.nb``, private and ignored by version control.
 
         Raises:
-            Refused: it cannot be written, belongs to another user, or contains links.
+            CommandError: it cannot be written, belongs to another user, or contains links.
         """
         names = (*OWN_FILES, KERNELS, SETTINGS, "shared", "relay.log")
         paths = [os.path.join(self.folder, name) for name in names]
@@ -135,7 +135,7 @@ class Project:
             f"{link} is a symbolic link: nb would write elsewhere." if link else ""
         )
         if problem:
-            raise Refused(f"{problem} Remove it, or work in another folder.")
+            raise CommandError(f"{problem} Remove it, or work in another folder.")
         try:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             os.chmod(self.folder, 0o700)
@@ -144,7 +144,7 @@ class Project:
                 with open(ignored, "w", encoding="utf-8") as file:
                     file.write("*\n")
         except OSError as error:
-            raise Refused(
+            raise CommandError(
                 f"{self.folder} cannot be written ({error.strerror}): the server stores its kernels' "
                 "files there. Free some space, or open the project in another folder."
             ) from None
@@ -153,7 +153,7 @@ class Project:
         """Wait for the lock of the server's start and stop; return the file that holds it.
 
         Raises:
-            Refused: ``.nb`` cannot be written.
+            CommandError: ``.nb`` cannot be written.
         """
         path = os.path.join(self.folder, LAUNCH_LOCK)
         while True:
@@ -192,7 +192,7 @@ class Project:
         """Store changes of a caller's state.
 
         Raises:
-            Refused: ``.nb`` cannot be written.
+            CommandError: ``.nb`` cannot be written.
         """
         states = self._states()
         before = states.get(caller, {})

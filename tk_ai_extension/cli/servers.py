@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from jupyter_core.paths import jupyter_runtime_dir
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.cli.project import Project, Refused
+from tk_ai_extension.cli.project import CommandError, Project
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = 10.0
 """Seconds in which a server has to accept a connection, and to answer a ``GET``."""
 
-HEADLESS = "tk_ai_extension.server.headless"
+HEADLESS = "tk_ai_extension.server.project_server"
 """Module of a project's server."""
 
 LISTENS = "listens"
@@ -79,11 +79,11 @@ class Server:
         """Parse a server's address as Jupyter prints it, with the token.
 
         Raises:
-            Refused: it is not an address.
+            CommandError: it is not an address.
         """
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
-            raise Refused(f"{ADDRESS} is not the address of a Jupyter Server.")
+            raise CommandError(f"{ADDRESS} is not the address of a Jupyter Server.")
         path = parts.path
         for page in ("/lab", "/tree", "/notebooks"):
             path = path.split(page)[0]
@@ -284,13 +284,13 @@ def server_of(project: Project, path: str, *, changes: bool = True) -> Server | 
 
     Raises:
         Unreachable: a person's server hangs, or the named one does not answer.
-        Refused: a server without the extension is named or has the notebook open, or the project
+        CommandError: a server without the extension is named or has the notebook open, or the project
             requires a sandbox, which a person's server does not have.
     """
     named = named_server()
     if named is not None:
         if named.tools() is None:
-            raise Refused(f"{named.url} has no tk-ai-extension: install it there.")
+            raise CommandError(f"{named.url} has no tk-ai-extension: install it there.")
         return _confined(project, named, changes=changes)
     place = os.path.realpath(path)
     over = [each for each in running_servers() if is_inside(place, each.root)]
@@ -307,7 +307,7 @@ def server_of(project: Project, path: str, *, changes: bool = True) -> Server | 
                 continue
             raise
         if is_open:
-            raise Refused(
+            raise CommandError(
                 f"{path} is open in the Jupyter Server at {server.url}, which has no "
                 "tk-ai-extension. Install it there, or close the notebook: a write to the file of an "
                 "open tab is lost, or overwrites the tab's changes."
@@ -319,7 +319,7 @@ def named_server() -> Server | None:
     """Return the server that `ADDRESS` names; None if it is not set.
 
     Raises:
-        Refused: it is not an address.
+        CommandError: it is not an address.
     """
     address = os.environ.get(ADDRESS)
     if not address:
@@ -332,7 +332,7 @@ def named_server() -> Server | None:
 def _confined(project: Project, server: Server, *, changes: bool) -> Server:
     """Return a server, unless its kernels lack the sandbox that the project requires."""
     if changes and not server.is_headless and project.has_sandbox():
-        raise Refused(
+        raise CommandError(
             f"The kernels of the Jupyter Server at {server.url} have no sandbox, but this project "
             "requires one. Use another server, or run `nb open --no-sandbox`."
         )
@@ -351,7 +351,7 @@ def start_server(project: Project) -> Server:
     """Return the project's server, started unless it runs. It outlives the command.
 
     Raises:
-        Refused: it cannot be started; the message has the reason.
+        CommandError: it cannot be started; the message has the reason.
     """
     lock = project.lock()
     try:
@@ -379,7 +379,7 @@ def _launch(project: Project) -> Server:
     process.returncode = 0  # It keeps running: do not wait for it.
     server = own_server(project) if said == LISTENS else None
     if server is None:
-        raise Refused(
+        raise CommandError(
             said.removeprefix(LISTENS) or f"the server stopped at once; see {project.log}."
         )
     return server

@@ -1,7 +1,7 @@
 """The pages of JupyterLab that are connected, and the notebooks that are open in their tabs.
 
 A tab has its notebook as the person sees it, including unsaved changes. ADR 4 describes the messages;
-`server.handlers.tabs` has the WebSockets.
+`server.handlers.page_websocket` has the WebSockets.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from tk_ai_extension.model.agent_variables import SECRETS
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
-from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.handlers.tabs import (
+from tk_ai_extension.server.handlers.page_websocket import (
     CHANNELS_KEY,
     SOCKETS,
     TABS_KEY,
 )
+from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.page_runs import CONNECTION, PageRuns, followed
 from tk_ai_extension.server.services import (
     Managers,
@@ -36,7 +36,7 @@ from tk_ai_extension.workspace.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.server.project import ProjectServices
+    from tk_ai_extension.server.project_services import ProjectServices
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -50,7 +50,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
     load_other_extensions = True
 
     project: ProjectServices | None = None
-    """Services of a project's own server (`server.headless`); None in a person's."""
+    """Services of a project's own server (`server.project_server`); None in a person's."""
 
     services: Services
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.acp.backend import known_agents
-from tk_ai_extension.agent.claude.connections import ClaudeConnections
+from tk_ai_extension.agent.claude.connections import ProviderSelector
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
 from tk_ai_extension.kernels.execution_stack import find_execution_stack
@@ -20,17 +20,17 @@ from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.contents import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.notebooks.router import NotebookRouter
-from tk_ai_extension.server.files import ContentsFiles
+from tk_ai_extension.server.contents_files import ContentsFiles
 from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents, emit_event
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import Files, FolderFiles
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.state_folder import state_folder, state_path
-from tk_ai_extension.workspace.workspace import Limits, Workspace
+from tk_ai_extension.workspace.workspace import CallLimits, Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.project import ProjectServices
+    from tk_ai_extension.server.project_services import ProjectServices
     from tk_ai_extension.server.settings import ExtensionSettings
 
 logger = logging.getLogger(__name__)
@@ -116,11 +116,11 @@ def build_components(
             keep_seconds=app.permission_keep,
             where="in the panel" if project is None else APPROVE,
         ),
-        limits=Limits(app.answer_budget, app.max_source, app.max_wait),
+        limits=CallLimits(app.answer_budget, app.max_source, app.max_wait),
     )
     workspace.journal.emit = workspace.policy.emit = partial(emit_event, managers.server)
     backends = {"documents": store.backend, "executor": kernels.backend}
-    claude = ClaudeConnections(
+    claude = ProviderSelector(
         ProviderSettings(
             base_url=app.chat_base_url,
             model=app.chat_model,

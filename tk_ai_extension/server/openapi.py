@@ -16,7 +16,7 @@ from pydantic_core import core_schema
 
 from tk_ai_extension._version import __version__
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.server import models
+from tk_ai_extension.server import rest_models
 from tk_ai_extension.server.handlers.handler import TkAIHandler
 from tk_ai_extension.server.handlers.openapi_operations import CALLER, TOOLSETS, Operation
 from tk_ai_extension.server.handlers.routes import ROUTES
@@ -27,7 +27,9 @@ Schema = Json
 
 TEXT: Schema = {"type": "string"}
 ERROR = {"default": {"$ref": "#/components/responses/Error"}}
-SHARED = frozenset(model.__name__ for model in (*models.CHAT_EVENTS, *get_args(models.Attachment)))
+SHARED = frozenset(
+    model.__name__ for model in (*rest_models.CHAT_EVENTS, *get_args(rest_models.Attachment))
+)
 """Models that are components, shared by several operations."""
 
 
@@ -41,7 +43,7 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
         registry: The tools; each has its own path.
         base_url: The server's prefix.
     """
-    schemas: dict[str, Schema] = {"Error": _schema(models.ErrorAnswer, {})}
+    schemas: dict[str, Schema] = {"Error": _schema(rest_models.ErrorAnswer, {})}
     # The response of a failed turn has more fields.
     del schemas["Error"]["additionalProperties"]
     paths: Json = {}
@@ -119,7 +121,7 @@ def _described(
     operation: Operation, method: Callable[..., Any], schemas: dict[str, Schema]
 ) -> Json:
     """Describe an operation: its path, query, body and responses."""
-    hints = get_type_hints(method, {**method.__globals__, **vars(models)})
+    hints = get_type_hints(method, {**method.__globals__, **vars(rest_models)})
     answer = hints.pop("return")
     if NoneType in get_args(answer):
         answer = get_args(answer)[0]
@@ -132,7 +134,7 @@ def _described(
     for media in operation.media:
         content[media] = {"schema": _media_schema(media)}
     if operation.streams:
-        events = _schema(getattr(models, operation.streams), schemas)
+        events = _schema(getattr(rest_models, operation.streams), schemas)
         content["text/event-stream"] = {"schema": _event(events)}
     taken = body and _schema(body, schemas, mode="validation")
     return {

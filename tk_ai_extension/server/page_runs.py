@@ -23,7 +23,7 @@ from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.notebooks.pages import GRACE, Pages
 from tk_ai_extension.server.handlers.handler import is_shared
-from tk_ai_extension.server.handlers.tabs import GOING_AWAY
+from tk_ai_extension.server.handlers.page_websocket import GOING_AWAY
 
 if TYPE_CHECKING:
     from tk_ai_extension.kernels.executor import FollowedRun

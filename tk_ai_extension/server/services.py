@@ -19,7 +19,7 @@ from tornado.ioloop import PeriodicCallback
 from tornado.web import HTTPError
 
 from tk_ai_extension.agent.acp.backend import installed
-from tk_ai_extension.agent.environment import gc_paused
+from tk_ai_extension.agent.process_settings import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
 from tk_ai_extension.model.json_values import Json
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from jupyter_server.services.sessions.sessionmanager import SessionManager
 
     from tk_ai_extension.agent.acp.backend import AgentSpec
+    from tk_ai_extension.agent.chat_store import ChatStore
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.claude.connections import ClaudeConnections
+    from tk_ai_extension.agent.claude.connections import ProviderSelector
     from tk_ai_extension.agent.claude.providers import ModelsInfo
-    from tk_ai_extension.agent.code import CodeAssistant
-    from tk_ai_extension.agent.store import ChatStore
+    from tk_ai_extension.agent.code_assistant import CodeAssistant
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.model.callers import Caller
-    from tk_ai_extension.server.project import ProjectServices
+    from tk_ai_extension.server.project_services import ProjectServices
     from tk_ai_extension.server.settings import ExtensionSettings
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
@@ -86,7 +86,7 @@ class AgentModels:
     """
 
     def __init__(
-        self, claude: ClaudeConnections, find_agents: Callable[[], dict[str, AgentSpec]]
+        self, claude: ProviderSelector, find_agents: Callable[[], dict[str, AgentSpec]]
     ) -> None:
         self.claude = claude
         self._find_agents = find_agents
@@ -203,7 +203,7 @@ class Registries:
         from tk_ai_extension.tools.registry import Registry
 
         if toolsets == "nb":
-            from tk_ai_extension.tools.whole_notebooks import TOOLS
+            from tk_ai_extension.tools.cli_tools import TOOLS
 
             return self._made.setdefault(("nb",), Registry(TOOLS))
         chosen = tuple(sorted({name.strip() for name in toolsets.split(",")} - {""}))
@@ -359,8 +359,8 @@ class Services:
         async with self._updating_chats:
             if not file.exists():
                 return
-            await self._import("tk_ai_extension.agent.store")
-            from tk_ai_extension.agent.store import ChatStore
+            await self._import("tk_ai_extension.agent.chat_store")
+            from tk_ai_extension.agent.chat_store import ChatStore
 
             store = ChatStore(file)
             try:
@@ -406,7 +406,7 @@ class Services:
         return self.registries.get(toolsets)
 
     async def models(self) -> ModuleType:
-        """Return the module `server.models`, which imports pydantic.
+        """Return the module `server.rest_models`, which imports pydantic.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -529,8 +529,8 @@ class Services:
         return self.registries.get()
 
     async def _load_models(self) -> ModuleType:
-        await self._import("tk_ai_extension.server.models")
-        return import_module("tk_ai_extension.server.models")
+        await self._import("tk_ai_extension.server.rest_models")
+        return import_module("tk_ai_extension.server.rest_models")
 
     async def _load_mcp(self) -> McpHttp:
         await self.tools()
@@ -549,9 +549,9 @@ class Services:
         return mcp
 
     async def _load_code(self) -> CodeAssistant:
-        await self._import("tk_ai_extension.agent.code")
+        await self._import("tk_ai_extension.agent.code_assistant")
         self._check_open()
-        from tk_ai_extension.agent.code import CodeAssistant, VariableNames
+        from tk_ai_extension.agent.code_assistant import CodeAssistant, VariableNames
 
         names = VariableNames(self.workspace, self.owner)
         return CodeAssistant(self._components.models.claude.provider, names)

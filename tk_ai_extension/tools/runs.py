@@ -21,7 +21,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import RenderedOutputs, digest, shorten
 from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
-from tk_ai_extension.tools.changes import RESTART, EditPlan, cell_step
+from tk_ai_extension.tools.edit_plans import RESTART, EditPlan, cell_step
 from tk_ai_extension.tools.registry import Image, Result, ToolContext
 from tk_ai_extension.verification.report import CellReport
 from tk_ai_extension.workspace import editing
@@ -43,7 +43,7 @@ BRIEF = 120
 
 
 @dataclass(slots=True)
-class Allowance:
+class OutputBudget:
     """The remaining budget for the outputs of one result, all of its cells together.
 
     Attributes:
@@ -115,7 +115,7 @@ async def present(
     outputs: Sequence[Json],
     *,
     budget: int | None = None,
-    allowance: Allowance | None = None,
+    allowance: OutputBudget | None = None,
 ) -> Presented:
     """Return outputs as a result shows them.
 
@@ -126,7 +126,7 @@ async def present(
         allowance: The budget that the outputs of the result share; None if there are no others.
     """
     limit = context.workspace.limits.answer_budget if budget is None else budget
-    allowance = Allowance(limit, limit) if allowance is None else allowance
+    allowance = OutputBudget(limit, limit) if allowance is None else allowance
     found = await digested(outputs)
     images, reduced = await _for_model(found.images, allowance)
     data = tuple(await asyncio.to_thread(allowance.fitting, found.data) if found.data else ())
@@ -192,7 +192,7 @@ MAX_SIDE = 1_568
 
 
 async def _for_model(
-    images: Sequence[tuple[str, str]], allowance: Allowance
+    images: Sequence[tuple[str, str]], allowance: OutputBudget
 ) -> tuple[tuple[Image, ...], list[Image]]:
     """Return the last (MIME type, base64 data) pairs as images that fit, and those that were too large.
 
@@ -490,7 +490,7 @@ async def _answer(
 ) -> ExecutionResult:
     """Return the output of a run since a place in it."""
     limit = context.workspace.limits.answer_budget
-    allowance = Allowance(limit, limit)
+    allowance = OutputBudget(limit, limit)
     # Copy status and outputs once: more may arrive while this result is built.
     status, current = run.status, run.steps.index(run.current)
     outputs = {at: list(step.outputs) for at, step in enumerate(run.steps) if at >= since.step}
@@ -528,7 +528,7 @@ async def _cell_run(
     context: ToolContext,
     step: Step,
     outputs: list[Json],
-    allowance: Allowance,
+    allowance: OutputBudget,
     budget: int,
 ) -> tuple[CellRun, tuple[Image, ...]]:
     """Return a step with these of its outputs, and their images."""

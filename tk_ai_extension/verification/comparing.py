@@ -148,7 +148,7 @@ def _sanitizers_in(text: str) -> Iterator[Sanitizer]:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class OutputDifference:
     """One output that differs.
 
     Attributes:
@@ -162,7 +162,7 @@ class Difference:
 
 def compare_outputs(
     stored: Sequence[Json], new: Sequence[Json], rules: ComparisonRules
-) -> list[Difference]:
+) -> list[OutputDifference]:
     r"""Return the differences between the stored and the new outputs of a cell.
 
     The parts of a stream are joined, wherever other outputs stand between them; displays and errors are
@@ -178,7 +178,7 @@ def compare_outputs(
         new: The outputs of the new run.
         rules: The differences to ignore.
     """
-    found: list[Difference] = []
+    found: list[OutputDifference] = []
     streams = _streams(stored), _streams(new)
     for name in dict.fromkeys((*streams[0], *streams[1])):
         found += _texts(name, *(rules.text(each.get(name, "")) for each in streams))
@@ -213,7 +213,7 @@ def error_line(output: Json) -> str:
     return f"{output.get('ename', '')}: {sanitise(str(output.get('evalue', '')))}"
 
 
-def _texts(what: str, stored: str | None, new: str | None) -> Iterator[Difference]:
+def _texts(what: str, stored: str | None, new: str | None) -> Iterator[OutputDifference]:
     """Yield the difference of two texts; an empty one, or None, means no output."""
     if stored == new:
         return
@@ -224,7 +224,7 @@ def _texts(what: str, stored: str | None, new: str | None) -> Iterator[Differenc
         lines = ["(only the end of the last line differs)"]
     if more := len(lines) - MAX_DIFF_LINES:
         lines[MAX_DIFF_LINES:] = [f"[{more} more lines]"] if more > 0 else []
-    yield Difference(f"{cut(what, MAX_LINE)} {how}", "\n".join(lines))
+    yield OutputDifference(f"{cut(what, MAX_LINE)} {how}", "\n".join(lines))
 
 
 def _exception(output: Json, rules: ComparisonRules) -> str | None:
@@ -235,7 +235,7 @@ def _exception(output: Json, rules: ComparisonRules) -> str | None:
     return re.sub(r"\bCell In\[\d+\]", "Cell", line)
 
 
-def _bundles(stored: Json, new: Json, rules: ComparisonRules) -> Iterator[Difference]:
+def _bundles(stored: Json, new: Json, rules: ComparisonRules) -> Iterator[OutputDifference]:
     both = {mime for mime in stored if mime in new}
     # Next to a picture or HTML, a text may only be the name of an object.
     names = [_joined(each["text/plain"]) for each in (stored, new) if "text/plain" in each]
@@ -257,12 +257,12 @@ def _one_sided(mime: str, bundle: Json) -> str | None:
     return f"[{mime}]" if mime in IMAGES else sanitise(_joined(bundle[mime])) or mime
 
 
-def _values(mime: str, stored: Any, new: Any, rules: ComparisonRules) -> Iterator[Difference]:
+def _values(mime: str, stored: Any, new: Any, rules: ComparisonRules) -> Iterator[OutputDifference]:
     """Yield the difference of two values of one MIME type."""
     if mime in IMAGES:
         before, after = ("".join(_joined(each).split()) for each in (stored, new))
         if before != after and (how := _image_difference(before, after)):
-            yield Difference(f"{mime}: {how}")
+            yield OutputDifference(f"{mime}: {how}")
         return
     is_json = mime == "application/json" or mime.endswith("+json")
     # A display's JSON has generated ids, as its HTML has.

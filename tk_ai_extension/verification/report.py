@@ -15,7 +15,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import cut, short_traceback
 from tk_ai_extension.verification.comparing import (
     ComparisonRules,
-    Difference,
+    OutputDifference,
     compare_outputs,
     displays,
     error_line,
@@ -191,7 +191,7 @@ class Verification:
         return CellReport(cell.key, index, "differs", *_described(differences))
 
 
-def _described(differences: Sequence[Difference]) -> tuple[str, str]:
+def _described(differences: Sequence[OutputDifference]) -> tuple[str, str]:
     """Return how a cell differs: one sentence, and the diffs, each with a heading if there are several."""
     message = cut("; ".join(each.message for each in differences), MAX_MESSAGE)
     if len(differences) == 1:

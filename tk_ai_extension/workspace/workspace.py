@@ -295,7 +295,7 @@ class ConnectedNotebooks:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """Limits of one call.
 
     Attributes:
@@ -333,7 +333,7 @@ class Workspace:
     notices: Notices = field(default_factory=Notices)
     activity: ActivityFeed = field(default_factory=ActivityFeed)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
-    limits: Limits = Limits()
+    limits: CallLimits = CallLimits()
     notebooks: ConnectedNotebooks = field(init=False)
     executions: ExecutionService = field(init=False)
     python: PythonSessions = field(init=False)

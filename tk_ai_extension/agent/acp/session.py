@@ -59,8 +59,8 @@ from tk_ai_extension.agent.backend import (
     TurnEnded,
     build_tool_server,
 )
-from tk_ai_extension.agent.environment import AgentSpec
-from tk_ai_extension.agent.store import Checkpoint
+from tk_ai_extension.agent.chat_store import Checkpoint
+from tk_ai_extension.agent.process_settings import AgentSpec
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,

@@ -30,8 +30,8 @@ from tk_ai_extension.agent.claude.providers import (
     KEYS,
     MODEL,
     OAUTH,
-    Connection,
     ConnectionInfo,
+    ModelConnection,
     Provider,
     ProviderSettings,
     choose,
@@ -39,7 +39,7 @@ from tk_ai_extension.agent.claude.providers import (
     is_elsewhere,
     is_local,
 )
-from tk_ai_extension.agent.environment import gc_paused, redacted, secrets_of
+from tk_ai_extension.agent.process_settings import gc_paused, redacted, secrets_of
 from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly, ToolError
 from tk_ai_extension.model.private_files import (
@@ -117,7 +117,7 @@ class ConnectionStore:
 
     file: Path
 
-    def read(self) -> Connection | None:
+    def read(self) -> ModelConnection | None:
         """Return the connection; None if there is none.
 
         Raises:
@@ -127,14 +127,14 @@ class ConnectionStore:
         if text is None:
             return None
         try:
-            return TypeAdapter(Connection).validate_json(text)
+            return TypeAdapter(ModelConnection).validate_json(text)
         except ValidationError:
             # Not chained: that error would hold the file's text.
             raise PrivateFileError(
                 f"{self.file!s} cannot be used. Connect a model again."
             ) from None
 
-    def save(self, connection: Connection | None) -> None:
+    def save(self, connection: ModelConnection | None) -> None:
         """Replace the stored connection; None deletes it with its secret.
 
         Raises:
@@ -158,7 +158,7 @@ class ConnectionStore:
             ) from error
 
 
-class ClaudeConnections:
+class ProviderSelector:
     """Selects the provider at each call, so that a new key is used at once.
 
     Args:
@@ -225,7 +225,7 @@ class ClaudeConnections:
         await asyncio.to_thread(self._store.save, None)
         return await self.connection()
 
-    def _read(self) -> tuple[Provider, Connection | None]:
+    def _read(self) -> tuple[Provider, ModelConnection | None]:
         """Return the provider in force, and the stored connection if it can be read."""
         settings, stored, keys = self._settings, None, {}
         problem: str | None = None
@@ -246,7 +246,7 @@ class ClaudeConnections:
         return found, stored
 
 
-async def _tested(connection: Connection) -> Connection:
+async def _tested(connection: ModelConnection) -> ModelConnection:
     """Return a connection that works, with the models that its provider lists."""
     values = connection.variables
     api = await asyncio.to_thread(MessagesApi, values, TIMEOUT)
@@ -281,7 +281,7 @@ def _cheapest(models: tuple[str, ...]) -> str:
     return next((each for each in models if "haiku" in each), models[0] if models else "")
 
 
-def _entered(new: ConnectRequest, stored: Connection | None) -> Connection:
+def _entered(new: ConnectRequest, stored: ModelConnection | None) -> ModelConnection:
     """Return what the user entered as a connection, before its test.
 
     The stored key is used again for the same provider and address only.
@@ -297,7 +297,7 @@ def _entered(new: ConnectRequest, stored: Connection | None) -> Connection:
     values = place | (dict.fromkeys(secrets, secret) if secret else {})
     if new.model:
         values[MODEL] = _checked("model", new.model)
-    return Connection(values)
+    return ModelConnection(values)
 
 
 def _place(new: ConnectRequest) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.environment import (
+from tk_ai_extension.agent.process_settings import (
     NETWORK,
     ModelProvider,
     matching,
@@ -138,7 +138,7 @@ class ProviderSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ModelConnection:
     """The connection that a user entered in the panel, as it is stored.
 
     Attributes:
@@ -221,7 +221,7 @@ def choose(
     settings: ProviderSettings,
     environment: Mapping[str, str],
     keys: Mapping[str, str] | None = None,
-    stored: Connection | None = None,
+    stored: ModelConnection | None = None,
 ) -> Provider:
     """Select the provider.
 

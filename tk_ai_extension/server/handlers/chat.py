@@ -15,10 +15,10 @@ from tk_ai_extension.server.handlers.openapi_operations import last_event_id, op
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
+    from tk_ai_extension.agent.chat_store import Chat
     from tk_ai_extension.agent.chats import StartedTurn
     from tk_ai_extension.agent.events import Event
-    from tk_ai_extension.agent.store import Chat
-    from tk_ai_extension.server.models import (
+    from tk_ai_extension.server.rest_models import (
         AnsweredQuestion,
         BegunTurn,
         ChatInfo,

@@ -15,7 +15,7 @@ from tk_ai_extension.server.handlers.handler import (
 from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.models import ChatSetupInfo, ConnectionInfo, ConnectRequest
+    from tk_ai_extension.server.rest_models import ChatSetupInfo, ConnectionInfo, ConnectRequest
 
 
 class ConnectionHandler(TkAIHandler):

@@ -1,4 +1,4 @@
-"""Operations: methods of routes with the request and response models of `server.models`."""
+"""Operations: methods of routes with the request and response models of `server.rest_models`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def operation(
 ) -> Callable[[Callable[..., Awaitable[Any]]], Method]:
     """Make a method an operation for users who are authorized for an action.
 
-    A parameter ``body`` of the method receives the request's body as the model of `server.models` in
+    A parameter ``body`` of the method receives the request's body as the model of `server.rest_models` in
     its annotation. The return value is sent as JSON; None sends nothing.
 
     Args:

@@ -8,7 +8,7 @@ from tk_ai_extension.server.handlers.handler import TkAIHandler, username
 from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.models import (
+    from tk_ai_extension.server.rest_models import (
         Answered,
         PermissionAnswer,
         PermissionInfo,

@@ -20,7 +20,7 @@ from tk_ai_extension.server.handlers.chat import (
     MessageHandler,
     ModelsHandler,
 )
-from tk_ai_extension.server.handlers.code import CompletionHandler, EditHandler
+from tk_ai_extension.server.handlers.code_assistant import CompletionHandler, EditHandler
 from tk_ai_extension.server.handlers.connection import (
     ChatSetupHandler,
     ConnectionHandler,

@@ -16,7 +16,7 @@ from tk_ai_extension.server.handlers.openapi_operations import TOOLSETS, operati
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.models import ErrorInfo, Health, Saved, SaveRequest, ToolList
+    from tk_ai_extension.server.rest_models import ErrorInfo, Health, Saved, SaveRequest, ToolList
     from tk_ai_extension.workspace.workspace import Workspace
 
 FEATURES = ("call_mode",)

@@ -13,7 +13,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
-from tk_ai_extension.tools.changes import (
+from tk_ai_extension.tools.edit_plans import (
     CellsChanged,
     EditPlan,
     cells_changed,

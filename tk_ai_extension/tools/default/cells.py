@@ -6,7 +6,7 @@ from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.tools.changes import (
+from tk_ai_extension.tools.edit_plans import (
     EditPlan,
     apply_edit,
     insertion,

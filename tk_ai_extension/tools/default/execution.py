@@ -10,7 +10,7 @@ from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.notebook import states
-from tk_ai_extension.tools.changes import EditPlan, insertion, plan_edit, select
+from tk_ai_extension.tools.edit_plans import EditPlan, insertion, plan_edit, select
 from tk_ai_extension.tools.parameters import (
     Address,
     MaybeAddress,

@@ -19,8 +19,8 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     ToolError,
 )
-from tk_ai_extension.tools.changes import CreationPlan
 from tk_ai_extension.tools.default.focus import PersonFocus, focus_in, person_focus
+from tk_ai_extension.tools.edit_plans import CreationPlan
 from tk_ai_extension.tools.parameters import CellKind, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing

@@ -11,7 +11,7 @@ from tk_ai_extension.model.cells import Snapshot, counted
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.tools.changes import cell_step
+from tk_ai_extension.tools.edit_plans import cell_step
 from tk_ai_extension.tools.parameters import CellTimeout, Notebook, Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow

@@ -32,9 +32,9 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from tk_ai_extension.cli.project import Refused
+from tk_ai_extension.cli.command_context import OK, CommandContext
+from tk_ai_extension.cli.project import CommandError
 from tk_ai_extension.cli.servers import API, Server, ToolFailed
-from tk_ai_extension.cli.session import OK, Session
 from tk_ai_extension.mcp import MODE
 
 INITIALIZE = "initialize"
@@ -43,24 +43,24 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 """Key in the ``_meta`` of messages without a session."""
 
 
-def bridge(session: Session, options: dict[str, str]) -> int:
+def bridge(context: CommandContext, options: dict[str, str]) -> int:
     """Forward messages until the client closes its side; return the exit status.
 
     Args:
-        session: The command; its project's server, or a person's server with its folder, is used.
+        context: The command; its project's server, or a person's server with its folder, is used.
         options: ``toolsets`` and ``caller`` of the connection, ``mode`` of its calls.
 
     Raises:
-        Refused, ToolFailed: no server can be used.
+        CommandError, ToolFailed: no server can be used.
     """
-    session.server(session.project.root)
-    anyio.run(_Bridge(session, options).run)
+    context.server(context.project.root)
+    anyio.run(_Bridge(context, options).run)
     return OK
 
 
 class _Bridge:
-    def __init__(self, session: Session, options: dict[str, str]) -> None:
-        self._session = session
+    def __init__(self, context: CommandContext, options: dict[str, str]) -> None:
+        self._context = context
         self._mode = options.pop("mode", None)
         # A client without sessions gets a separate current notebook and undo as well.
         self._query = urlencode({"caller": uuid4().hex, **options})
@@ -107,10 +107,10 @@ class _Bridge:
             await self._settled()
 
     def _find(self) -> Server | None:
-        session = self._session
+        context = self._context
         try:
-            return session.server(session.project.root)
-        except (Refused, ToolFailed):  # The present server answers, or reports its error.
+            return context.server(context.project.root)
+        except (CommandError, ToolFailed):  # The present server answers, or reports its error.
             return None
 
     async def _replay(self) -> None:

@@ -34,15 +34,10 @@ from tk_ai_extension.agent.backend import (
     build_tool_server,
     result_of_agent,
 )
+from tk_ai_extension.agent.chat_store import Checkpoint
 from tk_ai_extension.agent.claude import launch
 from tk_ai_extension.agent.claude.connections import provider_error
 from tk_ai_extension.agent.claude.providers import OAUTH, Provider
-from tk_ai_extension.agent.environment import (
-    INHERITED,
-    gc_paused,
-    make_work_folder,
-    matching,
-)
 from tk_ai_extension.agent.events import (
     BlocksDiscarded,
     NoticeAdded,
@@ -56,7 +51,12 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     UsageReported,
 )
-from tk_ai_extension.agent.store import Checkpoint
+from tk_ai_extension.agent.process_settings import (
+    INHERITED,
+    gc_paused,
+    make_work_folder,
+    matching,
+)
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.kernels.environment import SECRET_WORDS

@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from tk_ai_extension.cli.project import Project, Refused
+from tk_ai_extension.cli.project import CommandError, Project
 from tk_ai_extension.cli.servers import (
     Server,
     ToolFailed,
@@ -45,7 +45,7 @@ _CONTROLS = {
 """Visible symbols for control characters, also for those that show code in another order than it runs."""
 
 
-class Session:
+class CommandContext:
     """One command.
 
     Args:
@@ -72,11 +72,11 @@ class Session:
         """Return the id of the caller's last execution.
 
         Raises:
-            Refused: there is none.
+            CommandError: there is none.
         """
         name = self.project.state(self.caller).get("execution")
         if name is None:
-            raise Refused("you have started no execution here; name one.")
+            raise CommandError("you have started no execution here; name one.")
         return name
 
     def path(self, given: str | None) -> str | None:
@@ -98,7 +98,7 @@ class Session:
 
         Raises:
             ToolFailed: one does not answer.
-            Refused: the project's server cannot be started, or another one must not be used.
+            CommandError: the project's server cannot be started, or another one must not be used.
         """
         place = path or self.current or self.project.root
         return server_of(self.project, place, changes=changes) or start_server(self.project)
@@ -134,7 +134,7 @@ class Session:
         try:
             json.dumps(arguments, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise Refused("the text is not UTF-8. Nothing was changed.") from None
+            raise CommandError("the text is not UTF-8. Nothing was changed.") from None
         return server.call(tool, arguments, self.caller)
 
     def run(self, server: Server, tool: str, **arguments: Any) -> dict[str, Any]:

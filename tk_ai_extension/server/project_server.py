@@ -21,12 +21,12 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from traitlets import Unicode
 from traitlets.config import Config
 
-from tk_ai_extension.cli.project import KERNELS, Project, Refused
+from tk_ai_extension.cli.project import KERNELS, CommandError, Project
 from tk_ai_extension.cli.servers import LISTENS
 from tk_ai_extension.kernels.sandbox.provisioner import confine, private_folder
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.model.private_files import make_private
-from tk_ai_extension.server.project import LabMissing, ProjectServices
+from tk_ai_extension.server.project_services import LabMissing, ProjectServices
 from tk_ai_extension.workspace.state_folder import state_folder
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ProjectServerApp(ServerApp):
         try:
             state_folder(data, Path(self.project.root))
         except OSError as error:
-            raise Refused(
+            raise CommandError(
                 f"{data} cannot be written ({error.strerror}); it stores the history of changes. "
                 "Set JUPYTER_DATA_DIR to another folder."
             ) from None
@@ -186,7 +186,7 @@ def main() -> int:
         app.project = project
         app.initialize(argv=[])
         app.start()
-    except Refused as problem:
+    except CommandError as problem:
         sys.stdout.write(f"{problem}\n")
         return REFUSED
     except Exception as problem:

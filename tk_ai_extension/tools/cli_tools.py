@@ -18,8 +18,8 @@ from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
 from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.tools.changes import cell_step
 from tk_ai_extension.tools.default.verification import verify_notebook
+from tk_ai_extension.tools.edit_plans import cell_step
 from tk_ai_extension.tools.parameters import CellTimeout, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow, steps_of

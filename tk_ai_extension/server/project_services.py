@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_core.paths import jupyter_runtime_dir
 
-from tk_ai_extension.cli.project import KERNELS, SETTINGS, Project, Refused
+from tk_ai_extension.cli.project import KERNELS, SETTINGS, CommandError, Project
 from tk_ai_extension.cli.servers import own_server
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.kernels.sandbox.sandbox import Sandbox, find_sandbox
@@ -50,7 +50,7 @@ class ProjectServices:
         open_lab: Loads JupyterLab in the server and returns its address.
 
     Raises:
-        Refused: the settings cannot be read.
+        CommandError: the settings cannot be read.
     """
 
     def __init__(self, project: Project, open_lab: Callable[[], str]) -> None:
@@ -69,12 +69,12 @@ class ProjectServices:
         except FileNotFoundError:
             return False, None
         except (OSError, ValueError) as error:
-            raise Refused(f"{file} cannot be read ({error}): fix or remove it.") from None
+            raise CommandError(f"{file} cannot be read ({error}): fix or remove it.") from None
         match known:
             case {"sandbox": bool(sandbox), "shared": str() | None as shared}:
                 return sandbox, shared
             case _:
-                raise Refused(f"{file} has unexpected content: fix or remove it.")
+                raise CommandError(f"{file} has unexpected content: fix or remove it.")
 
     def _save(self, *, sandbox: bool, shared: str | None) -> None:
         with _write_errors("the project's settings"):

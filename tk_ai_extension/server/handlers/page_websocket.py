@@ -53,7 +53,7 @@ TABS_KEY = "tk_ai_extension_tabs"
 """Key of the `Pages` in the web application's settings."""
 
 CHANNELS_KEY = "tk_ai_extension_channels"
-"""Key of the set of all `PageChannel` in the web application's settings."""
+"""Key of the set of all `PageSubscriptions` in the web application's settings."""
 
 MAX_CHANNELS = 100
 """Maximum number of connected pages of a user."""
@@ -77,7 +77,7 @@ GOING_AWAY = (1000, 1001)
 Send = Callable[[str], Awaitable[None]]
 
 
-class PageChannel:
+class PageSubscriptions:
     """Subscriptions of one connection of a page.
 
     Args:
@@ -205,7 +205,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
 
     auth_resource = RESOURCE
     _page: Page | None = None
-    _channel: PageChannel | None = None
+    _channel: PageSubscriptions | None = None
     _beating: asyncio.Task[None] | None = None
     _may_write = False
 
@@ -220,9 +220,9 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         return cast("Pages", self.settings[TABS_KEY])
 
     @property
-    def channels(self) -> set[PageChannel]:
+    def channels(self) -> set[PageSubscriptions]:
         """The event channels of this server's pages."""
-        return cast("set[PageChannel]", self.settings[CHANNELS_KEY])
+        return cast("set[PageSubscriptions]", self.settings[CHANNELS_KEY])
 
     @property
     def ping_interval(self) -> float:
@@ -284,7 +284,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
                 1013, f"You have {MAX_CHANNELS} pages of JupyterLab open: close some of them."
             )
             return
-        self._channel = PageChannel(self.services, user, self.send)
+        self._channel = PageSubscriptions(self.services, user, self.send)
         self.channels.add(self._channel)
         if self._may_write:
             self._page = self.tabs.connect(user, client, self)

@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
-from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.claude.providers import ConnectionInfo, ModelsInfo
-from tk_ai_extension.agent.code import (
+from tk_ai_extension.agent.code_assistant import (
     CompletedCode,
     CompletionRequest,
     EditedCell,
     EditRequest,
 )
+from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetupInfo
 from tk_ai_extension.agent.requests import (
     Attachment,
     ChatRequest,
