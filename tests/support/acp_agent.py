@@ -10,6 +10,7 @@ Run it as a file. It echoes messages, and does what they name:
 - ``plan``, ``picture``, ``env``, ``server``, ``recall``: a plan; the number of pictures; the names of
   its variables; its MCP server; the messages of its session;
 - ``ask {…}``: asks for the permission of a call as the protocol has it;
+- ``elicit {…}``: asks the person by the protocol's request; ``recall`` has the response;
 - ``command {"fifo": "/path", ...}``: runs a command that ends when a line is written to the FIFO;
 - faults: ``wait``, ``die``, ``garbage``, ``flood``, ``late`` (asks after the end of the turn), ``child``
   (leaves a process behind and waits).
@@ -352,6 +353,15 @@ class Agent:
         given: Json = {"title": None, **json.loads(rest)}
         raw = given.pop("rawInput", None)
         self.ask(session, "asked", given.pop("kind", None), raw, **given)
+
+    def do_elicit(self, session: str, rest: str, _blocks: list[Json]) -> None:
+        """Ask the person by the protocol's request."""
+        given = {"sessionId": session, **json.loads(rest)}
+        if "toolCallId" in given:
+            self.update(
+                session, "tool_call", toolCallId=given["toolCallId"], title="Survey", rawInput={}
+            )
+        self.sessions[session]["said"].append(self.request("elicitation/create", given)["result"])
 
     def do_command(self, session: str, rest: str, _blocks: list[Json]) -> None:
         """Report a command, and say nothing while it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import AsyncIterator
@@ -12,9 +13,10 @@ import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.acp.npm_agent import bundled_cli, claude_agent_acp
-from tests.agent.conftest import USER, of_kind, until
+from tests.agent.conftest import USER, of_kind, rest, until
 from tests.harness import ToolHarness
 from tests.support.directed_model import DirectedModel
+from tk_ai_extension.agent.requests import QuestionAnswer
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -67,6 +69,18 @@ async def test_turns_of_a_real_agent(
     denied = await real.approved(touch, "deny", **fields)
     assert "touch /tmp/never" in of_kind(denied, "permission")[0]["preview"]
     assert not of_kind(denied, "tool_result")[0]["ok"]
+
+    # Its questions, in a form of the protocol.
+    options = [{"label": "Line", "description": "Over time"}, {"label": "Bars", "description": ""}]
+    asked = {"question": "Which plot?", "header": "Plot", "options": options, "multiSelect": False}
+    begun = await real.send(f"@call AskUserQuestion {json.dumps({'questions': [asked]})}", **fields)
+    question = (await until(begun, "question")).data
+    first, _other = question["questions"]
+    assert (first["text"], first["header"], first["options"]) == ("Which plot?", "Plot", options)
+    given = QuestionAnswer(call=question["call"], answers=[["Bars"], []])
+    await real.chats.answer(USER, begun.chat, given)
+    events = await rest(begun)
+    assert '"Which plot?"="Bars"' in events[-1].data["text"]
 
     # A stop, and the turn after it, with a picture.
     begun = await real.send("@hold", **fields)

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.agent.acp.conftest import AGENT, AcpTalk, OpenAcp
-from tests.agent.conftest import USER, kinds, of_kind
+from tests.agent.conftest import USER, kinds, of_kind, rest, until
 from tests.harness import ToolHarness
+from tk_ai_extension.agent.requests import QuestionAnswer
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "shout_agent.py"
 INSERT = 'insert_cell {"source": "b = 1"}'
@@ -165,3 +166,98 @@ async def test_a_command_of_the_agent_arrives_as_the_whole_message(open_acp: Ope
     assert "recall" not in str(events)
     recalled = await acp.text("recall", chat=events[0].data["chat"])
     assert recalled.endswith(" 1")  # The instructions come with the next message.
+
+
+PLOT = {
+    "type": "string",
+    "title": "Plot",
+    "oneOf": [
+        {"const": "l", "title": "Line", "description": "Over time"},
+        {"const": "b", "title": "Bars"},
+    ],
+}
+DAYS = {"anyOf": [{"const": "mon", "title": "Monday"}, {"const": "tue", "title": "Tuesday"}]}
+FIELDS = {
+    "plot": PLOT,
+    "size": {"type": "string", "enum": ["small", "large"], "description": "Which size?"},
+    "grid": {"type": "boolean"},
+    "bins": {"type": "integer", "title": "Bins"},
+    "width": {"type": "number"},
+    "days": {"type": "array", "items": DAYS},
+    "tags": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}},
+    "note": {"type": "string"},
+}
+
+
+def elicit(fields: dict[str, Any], **other: Any) -> str:
+    """The message at which the agent asks the person with a form."""
+    schema = {"type": "object", "properties": fields}
+    form = {"mode": "form", "message": "How to plot it?", "requestedSchema": schema}
+    return f"elicit {json.dumps(form | other)}"
+
+
+async def recalled(acp: AcpTalk, chat: str) -> Any:
+    """The response that the agent got."""
+    said = await acp.text("recall", chat=chat)
+    return json.loads(said.rpartition(" ")[0])[-1]
+
+
+@pytest.mark.proves("ext:any-agent")
+@pytest.mark.parametrize("call", [{}, {"toolCallId": "survey"}], ids=["alone", "in a call"])
+async def test_an_agent_asks_the_person_in_a_form(acp: AcpTalk, call: dict[str, str]) -> None:
+    """Each answer has the type of its field; other words arrive as they are."""
+    begun = await acp.send(elicit(FIELDS, **call))
+    asked = (await until(begun, "question")).data
+    texts = [(each["text"], each["header"]) for each in asked["questions"]]
+    assert texts[:4] == [
+        ("How to plot it?", "Plot"),
+        ("Which size?", "size"),
+        ("grid", ""),
+        ("Bins", ""),
+    ]
+    plot, size, grid, bins, _, days, *_ = asked["questions"]
+    assert plot["options"][0] == {"label": "Line", "description": "Over time"}
+    offered = [[one["label"] for one in each["options"]] for each in (size, grid, bins, days)]
+    assert offered == [["small", "large"], ["Yes", "No"], [], ["Monday", "Tuesday"]]
+    assert [each["multiple"] for each in (plot, days)] == [False, True]
+    given = [["Line"], ["huge"], ["No"], ["12"], ["1e999"], ["Monday", "Friday"], ["y"], []]
+    await acp.chats.answer(USER, begun.chat, QuestionAnswer(call=asked["call"], answers=given))
+    events = await rest(begun)
+    assert of_kind(events, "question_settled") == [{"call": asked["call"], "given": given}]
+    results = [(each["call"], each["ok"]) for each in of_kind(events, "tool_result")]
+    assert results == [(asked["call"], not call)]
+    content = {"plot": "l", "size": "huge", "grid": False, "bins": 12, "width": "1e999"}
+    content |= {"days": ["mon", "Friday"], "tags": ["y"]}
+    assert await recalled(acp, begun.chat) == {"action": "accept", "content": content}
+
+
+@pytest.mark.proves("ext:any-agent")
+@pytest.mark.parametrize(
+    ("answers", "action"), [(["Yes"], "accept"), (["No"], "decline"), ([], "decline")]
+)
+async def test_a_form_without_fields_asks_to_agree(
+    acp: AcpTalk, answers: list[str], action: str
+) -> None:
+    begun = await acp.send(elicit({}))
+    call = (await until(begun, "question")).data["call"]
+    await acp.chats.answer(USER, begun.chat, QuestionAnswer(call=call, answers=[answers]))
+    assert (await rest(begun))[-1].data["end"] == "done"
+    assert (await recalled(acp, begun.chat))["action"] == action
+
+
+@pytest.mark.proves("ext:any-agent")
+async def test_a_form_of_a_stopped_turn_is_cancelled(acp: AcpTalk) -> None:
+    begun = await acp.send(elicit(FIELDS))
+    await until(begun, "question")
+    await acp.chats.stop(USER, begun.chat)
+    assert (await rest(begun))[-1].data["end"] == "stopped"
+    assert await recalled(acp, begun.chat) == {"action": "cancel"}
+
+
+async def test_nothing_else_is_asked_of_a_person(acp: AcpTalk) -> None:
+    """An address to visit, and more text than anyone would read."""
+    address = {"mode": "url", "url": "https://example.org", "elicitationId": "1"}
+    for other, action in ((address, "decline"), ({"message": "x" * 30_000}, "cancel")):
+        events = await acp.say(elicit(FIELDS, **other))
+        assert of_kind(events, "question") == []
+        assert await recalled(acp, events[0].data["chat"]) == {"action": action}

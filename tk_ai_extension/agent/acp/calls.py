@@ -8,9 +8,11 @@ program says so: the model writes the input of a call, and often its title.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,12 +21,10 @@ from acp.schema import (
     AgentMessageChunk,
     AgentPlanUpdate,
     AgentThoughtChunk,
-    AllowedOutcome,
     ContentToolCallContent,
-    DeniedOutcome,
+    CreateFormSessionElicitationRequest,
     FileEditToolCallContent,
     PermissionOption,
-    RequestPermissionResponse,
     TextContentBlock,
     ToolCallProgress,
     ToolCallStart,
@@ -39,6 +39,8 @@ from tk_ai_extension.agent.events import (
     AgentSetting,
     AgentSlashCommand,
     OptionsOffered,
+    Question,
+    QuestionOption,
     TextDelta,
     ThinkingDelta,
     TodoItem,
@@ -87,6 +89,18 @@ EFFECTS: Mapping[str | None, Effect] = {
 
 UNKNOWN = ""
 """An unknown place: an action that concerns it counts as running a command."""
+
+CANCELLED = {"outcome": {"outcome": "cancelled"}}
+"""The response to a permission request of a turn that was stopped or has ended."""
+
+ASK = "AskUserQuestion"
+"""The tool of a form that belongs to no call: the panel knows Claude's."""
+
+AGREED = ""
+"""The field of a form without fields, which asks the person to agree to its message."""
+
+Fields = Mapping[str, Mapping[str, Any]]
+"""The JSON schemas of the fields of a form, by name."""
 
 
 @dataclass
@@ -399,7 +413,7 @@ def writes_notebook(call: ReportedCall) -> bool:
     return any(path.lower().endswith(".ipynb") for path in paths)
 
 
-def answer(options: Iterable[PermissionOption], *, is_allowed: bool) -> RequestPermissionResponse:
+def answer(options: Iterable[PermissionOption], *, is_allowed: bool) -> dict[str, Any]:
     """Return the response to a permission request: only this call is allowed or rejected.
 
     Lasting approvals are the policy's, not the agent's.
@@ -411,14 +425,60 @@ def answer(options: Iterable[PermissionOption], *, is_allowed: bool) -> RequestP
     kind = "allow_once" if is_allowed else "reject_once"
     for option in options:
         if option.kind == kind:
-            chosen = AllowedOutcome(option_id=option.option_id, outcome="selected")
-            return RequestPermissionResponse(outcome=chosen)
-    return cancelled()
+            return {"outcome": {"outcome": "selected", "optionId": option.option_id}}
+    return CANCELLED
 
 
-def cancelled() -> RequestPermissionResponse:
-    """Return the response to a permission request of a turn that was stopped or has ended."""
-    return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+def fields_of(form: CreateFormSessionElicitationRequest) -> Fields:
+    """Return the fields of a form."""
+    properties = form.requested_schema.model_dump(by_alias=True)["properties"]
+    return properties or {AGREED: {"type": "boolean"}}
+
+
+def questions_of(message: str, fields: Fields) -> list[Question]:
+    """Return a question for each field of a form; the first one has the form's message, too."""
+    questions: list[Question] = []
+    for name, field in fields.items():
+        title = str(field.get("title") or name)
+        text = "\n".join(filter(None, (message, str(field.get("description") or ""))))
+        options = [QuestionOption(label, note) for label, (note, _) in _options(field).items()]
+        is_list = field["type"] == "array"
+        questions.append(Question(text or title, title if text else "", options, is_list))
+        message = ""
+    return questions
+
+
+def filled(fields: Fields, answers: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the response to a form with the person's answers to its questions."""
+    content: dict[str, Any] = {}
+    for (name, field), given in zip(fields.items(), answers, strict=False):
+        values = [_value(field, answer) for answer in given]
+        if values:
+            content[name] = values if field["type"] == "array" else values[0]
+    if not content or content.pop(AGREED, True) is not True:
+        return {"action": "decline"}
+    return {"action": "accept", "content": content}
+
+
+def _options(field: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return the description and the value of each answer that a field offers, by its label."""
+    if field["type"] == "boolean":
+        return {"Yes": ("", True), "No": ("", False)}
+    of = field.get("items") or field
+    plain = [{"const": value} for value in of.get("enum") or ()]
+    return {
+        str(each.get("title") or each["const"]): (each.get("description") or "", each["const"])
+        for each in of.get("oneOf") or of.get("anyOf") or plain
+    }
+
+
+def _value(field: Mapping[str, Any], answer: str) -> Any:
+    """Return the value of an answer. Words that are no option, or no number, are for the agent to refuse."""
+    kind = {"integer": int, "number": float}.get(field["type"])
+    with suppress(ValueError, OverflowError):
+        if kind is not None and math.isfinite(kind(answer)):
+            return kind(answer)
+    return _options(field).get(answer, ("", answer))[1]
 
 
 def _effect(call: ReportedCall) -> Effect:

@@ -18,15 +18,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 import mcp_types as types
 import psutil
 from acp.connection import Connection
 from acp.exceptions import RequestError
 from acp.schema import (
+    CreateFormSessionElicitationRequest,
     PromptResponse,
     RequestPermissionRequest,
-    RequestPermissionResponse,
     SessionNotification,
 )
 from anyio import AsyncFile
@@ -37,13 +38,17 @@ from pydantic import ValidationError
 from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.acp import relay
 from tk_ai_extension.agent.acp.calls import (
+    ASK,
+    CANCELLED,
     Translator,
     action_of,
     answer,
-    cancelled,
+    fields_of,
+    filled,
     json_object,
     objects,
     offered,
+    questions_of,
     values_of,
     writes_notebook,
 )
@@ -58,8 +63,10 @@ from tk_ai_extension.agent.backend import (
     TextBlock,
     TurnEnded,
     build_tool_server,
+    result_of_agent,
 )
 from tk_ai_extension.agent.chat_store import Checkpoint
+from tk_ai_extension.agent.events import QuestionAsked
 from tk_ai_extension.agent.process_settings import AgentSpec
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -184,7 +191,7 @@ class AcpSession:
             "protocolVersion": PROTOCOL,
             # No files: agents edit them in their process, and the edits are recorded.
             # No terminals: commands run in kernels, which keep their output and can be interrupted.
-            "clientCapabilities": {},
+            "clientCapabilities": {"elicitation": {"form": {}}},
             "clientInfo": {"name": "tk-ai-extension", "version": __version__},
         }
         answer = await self._request("initialize", about)
@@ -217,17 +224,17 @@ class AcpSession:
 
     async def _set_mode(self) -> None:
         """Choose a mode in which the agent asks before it acts."""
-        setting = self._setting(category="mode")
+        setting, modes = self._setting(category="mode"), json_object(self._opened.get("modes"))
+        found = {str(each.get("id")) for each in objects(modes.get("availableModes"))}
+        current = modes.get("currentModeId")
         if setting is not None:
-            found = values_of(setting)
-            wanted = next((mode for mode in ASKING if mode in found), None)
-            if wanted is not None and wanted != setting.get("currentValue"):
-                await self._choose(setting, wanted)
+            found, current = values_of(setting).keys(), setting.get("currentValue")
+        wanted = next((mode for mode in ASKING if mode in found), current)
+        if wanted == current:
             return
-        modes = json_object(self._opened.get("modes"))
-        found = [str(each.get("id")) for each in objects(modes.get("availableModes"))]
-        wanted = next((mode for mode in ASKING if mode in found), None)
-        if wanted is not None and wanted != modes.get("currentModeId"):
+        if setting is not None:
+            await self._choose(setting, str(wanted))
+        else:
             params = {"sessionId": self._session, "modeId": wanted}
             await self._request("session/set_mode", params)
 
@@ -244,11 +251,8 @@ class AcpSession:
             names, first = list(values_of(setting)), next(iter(had), None)
         else:
             models = json_object(self._opened.get("models"))
-            listed = objects(models.get("availableModels"))
-            names, first = (
-                [str(each.get("modelId")) for each in listed],
-                models.get("currentModelId"),
-            )
+            names = [str(each.get("modelId")) for each in objects(models.get("availableModels"))]
+            first = models.get("currentModelId")
         model = model or str(first)
         if names and model not in names:
             raise NoModel(
@@ -472,6 +476,8 @@ class AcpSession:
                     self._emit(turn, *turn.translate(update.update))
             elif method == "session/request_permission":
                 return await self._permission(RequestPermissionRequest.model_validate(given))
+            elif method == "elicitation/create":
+                return await self._elicitation(given)
             elif not is_notification:
                 raise RequestError.method_not_found(method)
         except ValidationError:
@@ -480,10 +486,10 @@ class AcpSession:
                 raise RequestError.invalid_params() from None
         return None
 
-    async def _permission(self, given: RequestPermissionRequest) -> RequestPermissionResponse:
+    async def _permission(self, given: RequestPermissionRequest) -> dict[str, Any]:
         turn = self._turn
         if turn is None or turn.stopped:
-            return cancelled()
+            return CANCELLED
         call = turn.report(given.tool_call)
         is_mode = call.report.kind == MODE
         if not is_mode and turn.is_ours(call):
@@ -496,11 +502,29 @@ class AcpSession:
                 action = action_of(call, self._title, self._folder)
                 await self._config.permit(action)
             except CallStopped:
-                return cancelled()
+                return CANCELLED
             except ToolError:
                 is_allowed = False
         self._emit(turn, Heartbeat())
         return answer(given.options, is_allowed=is_allowed)
+
+    async def _elicitation(self, given: Any) -> dict[str, Any]:
+        if json_object(given).get("mode") != "form":
+            return {"action": "decline"}
+        form, turn = CreateFormSessionElicitationRequest.model_validate(given), self._turn
+        if turn is None or turn.stopped:
+            return {"action": "cancel"}
+        call, fields = form.tool_call_id or uuid4().hex, fields_of(form)
+        # It is ignored if the agent has reported the call.
+        self._emit(turn, turn.call(call, ASK, {}))
+        try:
+            asked = QuestionAsked(call, ASK, questions_of(form.message, fields))
+            answers = await self._config.ask(asked)
+        except ToolError:
+            return {"action": "cancel"}
+        if form.tool_call_id is None:
+            self._emit(turn, result_of_agent(call, ASK, "", ok=True))
+        return filled(fields, answers)
 
 
 class AgentProcess:
