@@ -40,16 +40,14 @@ export interface AgentChoice {
   value: string;
   name: string;
 }
-/**
- * A setting of the agent's own, such as its effort; `options` of a message chooses another value.
- */
+/** A setting of the agent, such as its effort; a message chooses another value by its `options`. */
 export interface AgentSetting {
   id: string;
   name: string;
   value: string;
   choices: readonly AgentChoice[];
 }
-/** A command of the agent's own: a message that begins with a slash and its name. */
+/** A command of the agent; a person sends `/name` to run it. */
 export interface AgentSlashCommand {
   name: string;
   description: string;
@@ -123,10 +121,10 @@ export interface ChatInfo {
   /** Whether a turn is running or queued. */
   busy: boolean;
 }
-/** The chat was restored to before this turn: it and all later turns are replaced. */
+/** The chat was restored to before this turn: this turn and all later ones are replaced. */
 export interface ChatRestoredEvent extends EventHead {
   kind: 'restored';
-  /** What was undone in each notebook, and what stays. */
+  /** The changes that were undone in each notebook, and those that stay. */
   notebooks: readonly UndoResult[];
 }
 /** Setup of a user's chats. */
@@ -301,7 +299,7 @@ export interface NoticeAddedEvent extends EventHead {
   kind: 'notice';
   text: string;
 }
-/** What the agent offers from now on, until it offers something else. */
+/** The agent's settings and commands from now on, until the next such event. */
 export interface OptionsOfferedEvent extends EventHead {
   kind: 'offer';
   settings: readonly AgentSetting[];
@@ -435,14 +433,16 @@ export interface ProposalStep {
   /** The type of an inserted cell; None for another step. */
   cell_type: 'code' | 'markdown' | 'raw' | null;
 }
-/** A question of an agent; any text is an answer as well. `header` is its subject in a word. */
+/**
+ * A question of an agent. The person may also answer with other text. `header` names its subject.
+ */
 export interface Question {
   text: string;
   header: string;
   options: readonly QuestionOption[];
   multiple: boolean;
 }
-/** A call asks the person; `POST /api/tk-ai/chats/{id}/answer` answers. */
+/** A call asks the person questions; `POST /api/tk-ai/chats/{id}/answer` answers them. */
 export interface QuestionAskedEvent extends EventHead {
   kind: 'question';
   call: string;
@@ -455,7 +455,7 @@ export interface QuestionOption {
   description: string;
 }
 /**
- * A question is no longer pending; `given` has the answers to each, or nothing if there are none.
+ * Questions are no longer pending; `given` has the answers to each, and is empty without answers.
  */
 export interface QuestionSettledEvent extends EventHead {
   kind: 'question_settled';
@@ -469,10 +469,10 @@ export interface RequestRetriedEvent extends EventHead {
   attempt: number;
   /** Maximum number of attempts. */
   attempts: number;
-  /** The reason, in a word. */
+  /** The reason, in a few words. */
   reason: string;
 }
-/** Text that the person selected in a cell or a file, as it was then. */
+/** Text that the person selected in a cell or a file, as it was at that time. */
 export interface SelectionAttachment {
   title?: string | null;
   kind: 'selection';
@@ -571,7 +571,7 @@ export interface ToolProgressedEvent extends EventHead {
   call: string;
   message: string;
 }
-/** The turn started: Claude is asked. */
+/** The turn started: the agent gets the message. */
 export interface TurnBeganEvent extends EventHead {
   kind: 'began';
 }
@@ -633,7 +633,7 @@ export interface Variable {
   value?: string | null;
 }
 /**
- * A variable of the notebook's kernel: its type and value; of a table its columns and first rows.
+ * A variable of the notebook's kernel: its type and value; for a table, its columns and first rows.
  */
 export interface VariableAttachment {
   title?: string | null;

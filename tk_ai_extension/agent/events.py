@@ -14,7 +14,7 @@ from tk_ai_extension.workspace.undo import UndoResult
 End = Literal["done", "planned", "stopped", "failed"]
 """How a turn ended; ``planned`` if its final text is a plan.
 
-A message with ``approves`` has the plan carried out, until another message is sent."""
+A message with ``approves`` carries out the plan; after any other message it no longer can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class MessageSent:
 
 @dataclass(frozen=True, slots=True)
 class TurnBegan:
-    """The turn started: Claude is asked."""
+    """The turn started: the agent gets the message."""
 
     kind: ClassVar[str] = "began"
 
@@ -193,7 +193,7 @@ class QuestionOption:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of an agent; any text is an answer as well. ``header`` is its subject in a word."""
+    """A question of an agent. The person may also answer with other text. ``header`` names its subject."""
 
     text: str
     header: str
@@ -203,7 +203,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """A call asks the person; ``POST /api/tk-ai/chats/{id}/answer`` answers."""
+    """A call asks the person questions; ``POST /api/tk-ai/chats/{id}/answer`` answers them."""
 
     kind: ClassVar[str] = "question"
 
@@ -214,7 +214,7 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSettled:
-    """A question is no longer pending; ``given`` has the answers to each, or nothing if there are none."""
+    """Questions are no longer pending; ``given`` has the answers to each, and is empty without answers."""
 
     kind: ClassVar[str] = "question_settled"
 
@@ -251,10 +251,10 @@ class CellChanged:
 
 @dataclass(frozen=True, slots=True)
 class ChatRestored:
-    """The chat was restored to before this turn: it and all later turns are replaced.
+    """The chat was restored to before this turn: this turn and all later ones are replaced.
 
     Attributes:
-        notebooks: What was undone in each notebook, and what stays.
+        notebooks: The changes that were undone in each notebook, and those that stay.
     """
 
     kind: ClassVar[str] = "restored"
@@ -293,7 +293,7 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True)
 class AgentSetting:
-    """A setting of the agent's own, such as its effort; ``options`` of a message chooses another value."""
+    """A setting of the agent, such as its effort; a message chooses another value by its ``options``."""
 
     id: str
     name: str
@@ -303,7 +303,7 @@ class AgentSetting:
 
 @dataclass(frozen=True, slots=True)
 class AgentSlashCommand:
-    """A command of the agent's own: a message that begins with a slash and its name."""
+    """A command of the agent; a person sends ``/name`` to run it."""
 
     name: str
     description: str
@@ -311,7 +311,7 @@ class AgentSlashCommand:
 
 @dataclass(frozen=True, slots=True)
 class OptionsOffered:
-    """What the agent offers from now on, until it offers something else."""
+    """The agent's settings and commands from now on, until the next such event."""
 
     kind: ClassVar[str] = "offer"
 
@@ -346,7 +346,7 @@ class RequestRetried:
     Attributes:
         attempt: The number of this attempt, from 1.
         attempts: Maximum number of attempts.
-        reason: The reason, in a word.
+        reason: The reason, in a few words.
     """
 
     kind: ClassVar[str] = "retry"
@@ -434,6 +434,6 @@ class Event:
     data: Json
 
     def as_dict(self) -> Json:
-        """Return the event as JSON; ``number`` is the event's even if ``id`` is a request's."""
+        """Return the event as JSON. ``number`` is the event's id, also if the payload has another ``id``."""
         head = {"id": self.id, "number": self.id, "turn": self.turn, "time": self.time}
         return {**head, "kind": self.kind, **self.data}

@@ -52,7 +52,7 @@ class ConnectRequest(RequestBody):
 
 class _Attachment(RequestBody):
     title: Annotated[str | None, Field(max_length=200)] = None
-    """What the page calls it; the server's label if omitted."""
+    """Its name on the page; the server's label if omitted."""
 
 
 class CellAttachment(_Attachment):
@@ -79,7 +79,7 @@ class ErrorAttachment(_Attachment):
 
 
 class VariableAttachment(_Attachment):
-    """A variable of the notebook's kernel: its type and value; of a table its columns and first rows."""
+    """A variable of the notebook's kernel: its type and value; for a table, its columns and first rows."""
 
     kind: Literal["variable"]
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -95,7 +95,7 @@ class FolderAttachment(_Attachment):
 
 
 class SelectionAttachment(_Attachment):
-    """Text that the person selected in a cell or a file, as it was then."""
+    """Text that the person selected in a cell or a file, as it was at that time."""
 
     kind: Literal["selection"]
     text: Annotated[str, Field(min_length=1, max_length=MAX_SELECTION)]
@@ -178,7 +178,7 @@ _Words = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
 class QuestionAnswer(RequestBody):
-    """For each question of a call labels of its options, or other words; without any, they are skipped."""
+    """For each question of a call, labels of its options or other text; without answers, all are skipped."""
 
     call: _Address
     answers: Annotated[list[Annotated[list[_Words], Field(max_length=20)]], Field(max_length=20)]
@@ -190,15 +190,15 @@ class ChatRequest(RequestBody):
     message: Annotated[str, Field(max_length=MAX_MESSAGE)]
     """The text of the message; with `approves` it may be empty."""
     id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """An id of the message. Sent again under the same id, as after a lost response, it returns its
-    turn and begins no second one."""
+    """Idempotency key: a message that is sent again, for example after a lost response, returns the
+    turn of the first one and begins no second turn."""
     chat: Annotated[str, Field(max_length=100)] | None = None
     """The chat; a new one if omitted."""
     notebook: Annotated[str, Field(max_length=4096)] | None = None
     """Path of the notebook that the person has open; the turn's current notebook."""
     notebook_of: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """A turn of `chat`, whose notebook it is about, also if that was renamed since. `notebook` counts if
-    the chat has no such turn."""
+    """A turn of `chat`: the message is about the same notebook, even if that was renamed since. `notebook`
+    counts if the chat has no such turn."""
     active_cell: _Address | None = None
     """The active cell."""
     selected_cells: Annotated[list[_Address], Field(max_length=MAX_SELECTED)] = []
@@ -212,19 +212,19 @@ class ChatRequest(RequestBody):
     model: Annotated[str, Field(max_length=200)] | None = None
     """The model that answers; the server's default if omitted."""
     options: Annotated[dict[_Address, _Address], Field(max_length=20)] = {}
-    """Values of the agent's own settings by id, as its event `offer` has them. It keeps them; what it does
-    not have is ignored."""
+    """Values of the agent's settings by id, from its event `offer`. The agent keeps them and ignores
+    unknown ones."""
     replaces: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """The turn of the chat that it replaces: Claude continues from before it. Running turns of
     the chat are stopped; changes of the replaced turns to notebooks are kept."""
     undo_replaced: bool = False
     """With `replaces`: undo what the replaced turns changed, as a restore does."""
     approves: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """The turn of the chat whose plan it approves. The plan is carried out in `mode`, for the notebook of
-    the chat, by the model that made it unless `model` names another."""
+    """The turn with the plan that it approves. The plan is carried out in `mode`, for the notebook of the
+    chat, by the model that made it unless `model` names another."""
     latest: bool = False
-    """Without `chat`: continue the newest one whose last message was about this notebook (or,
-    without `notebook`, about none), if there is one."""
+    """Without `chat`: continue the newest chat with a last message about this notebook (without
+    `notebook`: about none), if there is one."""
 
     @model_validator(mode="after")
     def _check(self) -> ChatRequest:
@@ -233,7 +233,7 @@ class ChatRequest(RequestBody):
         if (self.replaces or self.approves) and self.chat is None:
             raise PydanticCustomError("no_chat", "`replaces` and `approves` require `chat`")
         if self.approves is not None and (self.replaces is not None or self.mode == "plan"):
-            raise PydanticCustomError("no_plan", "`approves` takes no `replaces` and another mode")
+            raise PydanticCustomError("no_plan", "`approves` excludes `replaces` and mode `plan`")
         return self
 
 

@@ -1,7 +1,7 @@
 """Turn of a chat: a person's message, the agent's calls in response, and the agent's own actions.
 
-An agent in another process may have tools of its own, which run there. It asks its client first; the
-same permission modes and the same cards decide. What it edits in text files is journalled.
+An agent in another process may also run its own tools there. It first asks its client, which is this
+server: the same permission modes and approval cards apply. Its edits of text files are in the journal.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class AgentAction:
         effect: The effect of the action.
         arguments: The exact arguments.
         proposal: What it will do.
-        paths: What an action with the effect READ or WRITE concerns outside the agent's own folder. What
-            is no absolute path is a place that is not known.
-        scope: Which standing approvals count, and can be given: those of the effect, where the name is what
-            the agent calls the action, each time.
+        paths: The files and folders outside the agent's own folder that a READ or WRITE concerns. A path
+            that is not absolute stands for an unknown place.
+        scope: Which standing approvals apply, and may be given: ``effect`` if the agent may name the same
+            action differently at each call.
     """
 
     call: str
@@ -102,12 +102,12 @@ class AgentAction:
 
 @dataclass(frozen=True, slots=True)
 class ReportedEdits:
-    """Edits of one call that an agent reports, maybe without a permission request.
+    """Edits of one call that an agent reports, possibly without having asked for permission.
 
     Attributes:
         call: The id of the agent's call.
-        edits: For each edit the absolute path of the file, the text that was replaced, and the one that is
-            there now: whole files, or parts of them.
+        edits: For each edit the absolute path of the file, the replaced text and the new text. The texts
+            are whole files, or parts of them.
     """
 
     call: str
@@ -150,10 +150,10 @@ class Turn:
         registry: The tools.
         log: The event log.
         text: The agent's text since its last call.
-        is_open: Whether the agent may call: from its message to the stop or the end of the turn.
+        is_open: Whether the agent may call tools: from the message to the stop or the end of the turn.
         is_stopped: Whether it was stopped.
-        ended: Set with its end: no event follows it.
-        active: When a call ended last, on the event loop's clock.
+        ended: Set by its last event.
+        active: When a call ended last, in seconds on the event loop's clock.
         questions: The pending questions by call, and the person's answers to each question.
     """
 
@@ -181,7 +181,7 @@ class Turn:
     _cancelled_call: str | None = None
     # One call is recorded after the other.
     _recording: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # Of each approved action that edits files: the files as they were before it.
+    # By call of each approved action that edits files: the files as they were before it.
     _edits: dict[str, dict[str, str | None]] = field(
         default_factory=dict[str, dict[str, str | None]]
     )
@@ -219,7 +219,7 @@ class Turn:
         self.publish(what)
 
     def receive_edits(self, reported: ReportedEdits) -> None:
-        """Record edits without a permission request; `permit` has read the files of the others."""
+        """Record edits without a permission request; `permit` has prepared the record of the others."""
         if reported.call not in self._edits:
             self._ending.spawn(self._record_reported(reported), "Recording an agent's edits")
 
@@ -276,7 +276,7 @@ class Turn:
     async def settle(self) -> None:
         """Cancel the running calls, wait for them, and publish what they changed.
 
-        A call has a grace period. A change that has begun has none: it is in the journal.
+        Calls get a grace period. A change that has begun is awaited without a limit: it is in the journal.
         """
         self.is_open = False
         self.cancel_calls()
@@ -289,7 +289,7 @@ class Turn:
             await self._publish_changes(self._cancelled_call)
 
     async def permit(self, action: AgentAction) -> None:
-        """Check that an action of the agent's own may run; see `backend.Permit`."""
+        """Check that the agent may carry out an action; see `backend.Permit`."""
         workspace, notebook = self.workspace, action.proposal.notebook or ""
         effect = _effect(workspace.files, action)
         try:
@@ -348,12 +348,12 @@ class Turn:
         too_many = any(len(given) > 1 and not question.multiple for question, given in each)
         if too_many or len(answers) not in (0, len(questions)):
             raise InvalidArguments(
-                "`answers` needs a list for each question, of one answer or more."
+                "`answers` needs a list for each question, with one answer unless it allows more."
             )
         answered.set_result(answers if any(answers) else [])
 
     async def _record_edits(self, call: str) -> None:
-        """Record the changes of a built-in tool in files, so that they can be undone."""
+        """Record what a tool of the agent changed in files, so that it can be undone."""
         async with self._recording:
             for path, before in self._edits.pop(call, {}).items():
                 try:
@@ -363,7 +363,7 @@ class Turn:
                     self.publish(NoticeAdded(said))
                     continue
                 for others in self._edits.values():
-                    # What another edit of the file has changed by now is recorded.
+                    # Other open edits of this file start from here: this change is recorded.
                     others.update({path: after} if path in others else {})
         await self._publish_changes(call)
 
@@ -371,7 +371,7 @@ class Turn:
         async with self._recording:
             before = await _texts_before(self.workspace.files, reported.edits)
             for path, text in before.items():
-                # Without it, only the undo is missing.
+                # If this fails, only the undo is missing.
                 with suppress(ToolError):
                     await editing.record_file(self.workspace, self.caller, path, text)
         await self._publish_changes(reported.call)
@@ -398,7 +398,7 @@ class Turn:
         # The call's own entries are newer; a parallel call may publish its entries first.
         since = max(self._published, default=0)
         known = self._known(call, tool)
-        # The text before the call is published first.
+        # Publish the agent's text before the call first.
         try:
             async with asyncio.timeout(KNOWN):
                 await known.reported.wait()
@@ -426,7 +426,7 @@ class Turn:
             self._cancelled_call = call
             raise
         finally:
-            # The call has ended: its result is published, also if its diffs are still missing.
+            # The call has ended: publish its result even if its diffs are missing.
             self._publish_result(call, tool, began + approver.waited, content)
         return content
 
@@ -438,7 +438,7 @@ class Turn:
 
         Args:
             call: The call that they are shown at.
-            since: Only entries after this one, as their sources and outputs are read; None for all.
+            since: Read only entries after this one, with their sources and outputs; None for all.
         """
         try:
             entries = await self.workspace.journal.undoable(
@@ -514,7 +514,7 @@ class ChatApprover:
 
 
 def _effect(files: Files, action: AgentAction) -> Effect:
-    """Return the effect of an action: reading or writing elsewhere is what a shell does, and asks as one.
+    """Return the effect of an action. Reading or writing outside the root counts as EXECUTE, as in a shell.
 
     Raises:
         PathRefused: It would write a notebook.
@@ -531,15 +531,15 @@ def _effect(files: Files, action: AgentAction) -> Effect:
 
 
 def _is_below_root(files: Files, path: str) -> bool:
-    """Return whether an absolute path, which may not exist, is the root's or one below it, and not hidden."""
+    """Return whether a path, which may not exist, is absolute, the root or below it, and not hidden."""
     if not path.startswith("/"):
         return False
     try:
-        # Of something in it, since the root itself is no file, and a notebook is not to be written.
+        # Locate something in it: the root itself and notebooks are refused.
         inside = files.locate(f"{path.rstrip('/')}/_")
     except ToolError:
         return False
-    # Without a root on this machine, the whole path is one of the contents manager.
+    # Without a root on this machine, the whole path is the contents manager's.
     return len(PurePosixPath(inside).parts) < len(PurePosixPath(path).parts)
 
 
@@ -547,7 +547,7 @@ async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | N
     """Return the text files that an action concerns, as they are; None for one that does not exist."""
     files: dict[str, str | None] = {}
     for path in action.paths:
-        # Of other files nothing can be undone.
+        # Changes of other files cannot be undone.
         with suppress(PathRefused, NotReadable):
             inside = workspace.files.locate(path)
             files[inside] = await read_if_exists(workspace.files, inside)
@@ -555,7 +555,7 @@ async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | N
 
 
 async def _texts_before(files: Files, edits: Sequence[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the contents of text files before the edits, of files that show each reported text once."""
+    """Return the texts of files before the edits, of files that have each new text once."""
     found: dict[str, str] = {}
     others: set[str] = set()
     for path, old, new in reversed(edits):

@@ -1,4 +1,4 @@
-"""Run code in a kernel: the seven ways in which an execution ends."""
+"""Run code in a kernel: the events of an execution, and the seven ways in which it ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ END_OF_FILE = "\x04"
 """The input_reply value with which Jupyter clients signal end of file."""
 
 OUTPUT_INTERVAL = 0.05
-"""Minimum interval in seconds between OutputsChanged events; consumer cost is per event."""
+"""Minimum interval in seconds between OutputsChanged events: each event costs its consumers."""
 
 MAX_QUESTIONS = 10
 """How often one execution may request input before it is interrupted."""
@@ -41,7 +41,7 @@ INTERRUPT_TIMEOUT = 5.0
 """Seconds to wait for the end after an interrupt; then the code counts as ignoring it."""
 
 STOP_TIMEOUT = 15.0
-"""Seconds in which a kernel that is stopped or restarted must have ended, and be replaced or gone."""
+"""Seconds in which a kernel that is stopped must be gone, and one that is restarted must be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class KernelRun:
         backend: The executor's name.
         interrupt: Interrupts the kernel.
         stopping: Returns whether the kernel is being stopped or restarted.
-        grace: Seconds after an interrupt by another client in which it may prove to be the start of a stop.
+        grace: Seconds to wait after another client's interrupt: a stop may follow, which begins with one.
         max_output_bytes: Limit of the outputs that are kept.
     """
 
@@ -183,7 +183,7 @@ class KernelRun:
             self._settle()
 
     def on_input(self, content: Mapping[str, Any]) -> str | None:
-        """Return the answer to an input request, end of file; None for none."""
+        """Return the reply to an input request, end of file; None to send none."""
         self._questions += 1
         if self._questions > MAX_QUESTIONS:
             self._interrupt_soon()
@@ -194,7 +194,7 @@ class KernelRun:
         return END_OF_FILE
 
     def on_end(self, ending: DisconnectReason) -> None:
-        """End with the connection, unless the reply says how the code has ended before."""
+        """End with the connection, unless a reply says how the code has ended before."""
         reply, stopped = self._reply, ending.kind in {"restarted", "shutdown"}
         if reply is not None and (reply.get("status") == "ok" or not stopped):
             self._finish()
@@ -208,7 +208,7 @@ class KernelRun:
     # -- progress
 
     def _begin(self) -> None:
-        """Note that the kernel begins to run it: time in the queue behind others does not count."""
+        """Start the timeout when the kernel begins to run it: time in its queue does not count."""
         if not self._busy:
             self._busy = True
             self._began = self._loop.time()
@@ -252,7 +252,7 @@ class KernelRun:
         self._finish()
 
     def _finish(self) -> None:
-        """End as the reply says. An error output is a failure also where the reply is ok."""
+        """End as the reply says. An error output is a failure even if the reply is ok."""
         error = self._collector.error
         reply = self._reply or {"status": "ok"}
         status = reply.get("status")
@@ -342,7 +342,7 @@ class KernelRun:
 
 
 class FollowedRun(KernelRun):
-    """A request of another client, which alone gets the reply: it ends with idle."""
+    """A run of another client's request. Only that client gets the reply, so the run ends with idle."""
 
     is_ours = False
 

@@ -1,4 +1,4 @@
-"""A kernel through all its processes: one client that is kept open, its events, and how it ends."""
+"""A kernel through all its processes: the connection that is kept open, its events, and how it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DRAIN_GAP = 0.1
 """Seconds without a message after which a kernel that has ended has sent its last one."""
 
 STEP_INTERVAL = 0.05
-"""Seconds between looks at a manager that replaces a process: jupyter_client has no event for that."""
+"""Polling interval in seconds for a process that a manager replaces: jupyter_client has no event for that."""
 
 RESTARTED = DisconnectReason("restarted", "The kernel was restarted.")
 SHUT_DOWN = DisconnectReason("shutdown", "The kernel was shut down.")
@@ -70,11 +70,11 @@ Raises `MALFORMED`, and ConnectionError or ZMQError once there are no more.
 
 
 class KernelClient(Protocol):
-    """What carries the messages of one process of a kernel.
+    """Sends and receives the messages of one process of a kernel.
 
     Attributes:
         session: Makes messages. It is not shared: a kernel replies to the last client of an identity.
-        sources: Together they have the messages of all channels.
+        sources: Together they return the messages of all channels.
     """
 
     session: Any
@@ -101,9 +101,9 @@ def unpacked(parts: Sequence[bytes], unpack: Callable[[bytes], Any]) -> Message:
 
 
 class ZmqClient:
-    """jupyter_client's `AsyncKernelClient`, read without a poll before each message.
+    """jupyter_client's `AsyncKernelClient`, without a poll before each message.
 
-    Dates are not parsed, which would take half of the time of a short message.
+    Dates are not parsed: that would take half of the time of a short message.
     """
 
     def __init__(self, client: Any) -> None:
@@ -133,18 +133,18 @@ class ZmqClient:
 
 
 class KernelConnection:
-    """A client of one process of a kernel, which gives each message to the run that it belongs to.
+    """A connection to one process of a kernel, which passes each message to its run.
 
     Args:
-        client: Carries the messages.
-        observe: Called with each iopub message, and whether a run of this server's caused it.
+        client: Sends and receives the messages.
+        observe: Called with each iopub message, and whether a run of this server caused it.
     """
 
     def __init__(self, client: KernelClient, observe: Callable[[Message, bool], None]) -> None:
         self.ended = asyncio.Event()
         self.ending: DisconnectReason | None = None
         self.info: Json | None = None
-        """What the kernel says of itself; None until `kernel_info`."""
+        """Content of the kernel_info_reply; None until `kernel_info` has returned."""
         self._client = client
         self._observe = observe
         self.runs: dict[str, KernelRun] = {}
@@ -158,8 +158,8 @@ class KernelConnection:
         """Request kernel_info until the kernel replies and iopub is subscribed.
 
         A kernel drops what it publishes before the subscription has reached it (slow joiner).
-        jupyter_client's ``wait_for_ready`` waits another 0.2 s, and for the cell that runs: a kernel
-        replies on control meanwhile.
+        jupyter_client's ``wait_for_ready`` waits another 0.2 s, and until the running cell has ended:
+        on control a kernel replies before that.
 
         Raises:
             ConnectionClosed.
@@ -208,7 +208,7 @@ class KernelConnection:
         run.on_done = lambda: self.runs.pop(msg_id, None)
 
     def interrupting(self, only: ExecutionRequest | None = None) -> bool:
-        """Tell the running run that it is interrupted; return False if ``only`` does not run now."""
+        """Mark the running run as interrupted; return False if ``only`` does not run now."""
         running = [run for run in self.runs.values() if run.is_running]
         if only is not None and not any(run.request is only for run in running):
             return False
@@ -267,7 +267,7 @@ class KernelConnection:
             except Exception:
                 log.exception("A message from a kernel could not be handled")
             if time.monotonic() > turn:
-                await asyncio.sleep(0)  # awaiting a message that is there does not yield
+                await asyncio.sleep(0)  # awaiting a message that has arrived does not yield
                 turn = time.monotonic() + READ_TIME
 
     def _handle(self, channel: str, message: Message) -> None:
@@ -292,9 +292,9 @@ class KernelConnection:
 
 
 class Kernel:
-    """A kernel through all its processes, with the one client that is kept open for each.
+    """A kernel through all its processes, with one connection that is kept open to each.
 
-    Its process is on this machine: its end is seen, with its exit code. A subclass is for kernels elsewhere.
+    Its process runs on this machine, so its end and exit code are known. Kernels elsewhere have a subclass.
 
     Args:
         kernel_id: Its id.
@@ -307,7 +307,7 @@ class Kernel:
     remote = False
     """Whether it runs behind a gateway."""
     grace = 0.0
-    """Seconds after another client's interrupt in which it may prove to be the start of a restart."""
+    """Seconds to wait after another client's interrupt: a restart may follow, which begins with one."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class Kernel:
         self.watching: asyncio.Task[None] | None = None
         """The task that runs `watch`."""
         self.changed = asyncio.Event()
-        """Set by each event; who waits for it clears it before."""
+        """Set by each event; clear it before you wait for it."""
         self._is_listed = is_listed
         self._emit = emit
         self._context = context
@@ -401,7 +401,7 @@ class Kernel:
         """Wait until nobody is starting or stopping it: a manager cannot do both at once."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT):
-                while not self.manager.ready.done():  # noqa: ASYNC110 - it is replaced meanwhile
+                while not self.manager.ready.done():  # noqa: ASYNC110 - it is replaced
                     await asyncio.sleep(STEP_INTERVAL)
 
     async def watch(self) -> DisconnectReason:
@@ -441,7 +441,7 @@ class Kernel:
                 self._tasks.spawn(self._reconnect(), f"Connecting to kernel {self.id}")
 
     def stopped(self, ending: DisconnectReason) -> None:
-        """Note that the manager has stopped it on request; here its process shows that."""
+        """Handle a stop by the manager; here `watch` sees it by the process."""
 
     async def close(self) -> None:
         """Close the connection; the kernel keeps running."""
@@ -452,12 +452,12 @@ class Kernel:
     async def _open(self) -> KernelClient | None:
         """Return a client of the present process; None if it cannot be reached yet."""
         session = self.manager.session
-        # Its own identity: a kernel replies to the last client of one.
+        # A new identity: a kernel replies to the last client of an identity.
         own = Session(key=session.key, signature_scheme=session.signature_scheme)
         return ZmqClient(self.manager.client(session=own, context=self._context))
 
     def _answered(self, connection: KernelConnection) -> None:
-        """Learn from a reply to kernel_info."""
+        """Store what a kernel_info_reply says."""
         assert connection.info is not None
         about = connection.info.get("language_info") or {}
         self._language = str(about.get("name", "")).lower()
@@ -465,7 +465,7 @@ class Kernel:
             self._on_state("idle")
 
     async def _reconnect(self) -> None:
-        """Connect at once, so that no activity of other clients is missed; else the next use does it."""
+        """Connect at once, so that no activity of other clients is missed; else the next use connects."""
         try:
             async with asyncio.timeout(RECONNECT_TIMEOUT):
                 await self.connect()
@@ -495,7 +495,7 @@ class Kernel:
                     self._notify("display", display=event.data)
 
     def _on_state(self, state: KernelState) -> None:
-        """Note an execution state."""
+        """Store an execution state."""
         if state == self.state:
             return
         came_back = self.state == "restarting"

@@ -1,4 +1,4 @@
-"""The kernels of a Jupyter Server: started, found, watched, stopped, run."""
+"""Start, find, watch, use and stop the kernels of a Jupyter Server."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class KernelService:
         environment: Returns the environment of the kernels that this service starts.
         ready_timeout: Seconds in which a kernel must answer.
         max_output_bytes: Limit of the outputs that are kept for one execution.
-        stack: jupyter_server_nbmodel's ExecutionStack, the queue of which code joins; None for none.
+        stack: jupyter_server_nbmodel's ExecutionStack: code waits in its queue; None for none.
     """
 
     backend = "direct"
@@ -93,7 +93,7 @@ class KernelService:
         self._starts = BackgroundTasks(log)
         self._tasks = BackgroundTasks(log)
         self._context = zmq.asyncio.Context()
-        # A flood is received as fast as it comes: the kernel drops what is not taken from it.
+        # Receive without a limit: a kernel drops the messages that a client does not take.
         self._context.setsockopt(zmq.RCVHWM, 0)
         self._context.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL)
         self._stack = stack
@@ -127,10 +127,10 @@ class KernelService:
         """Return what is known about a kernel. Raises KernelNotFound."""
         kernel = self._kernel(kernel_id)
         process, usage = local_process(kernel.manager), dict[str, Any]()
-        if process is not None:  # it inspects every child process: off the event loop
+        if process is not None:  # in a thread: it inspects every child process
             usage = await asyncio.to_thread(kernel.meter.measure, process.pid)
         self._kernel(kernel_id)
-        # A gateway's may be old, or None where the gateway does not answer.
+        # A gateway's model may be old, or None if the gateway does not answer.
         model: Any = await self._ask(self._manager.kernel_model(kernel_id)) or {}
         is_known = kernel.remote or kernel.state != "unknown"
         return KernelInfo(
@@ -305,8 +305,8 @@ class KernelService:
     async def start(self, kernel_name: str | None = None, *, path: str | None = None) -> str:
         """Start a kernel in the folder of ``path``, wait until it answers, and return its id.
 
-        A launch is completed also if the caller is cancelled, and its kernel then discarded: one that
-        was cancelled halfway would leave a kernel that is in no list.
+        A launch is completed even if the caller is cancelled, and its kernel is then discarded. A launch
+        that was cancelled halfway would leave a kernel that is in no list.
 
         Raises:
             InvalidArguments, KernelUnsupported, GatewayUnavailable.
@@ -319,7 +319,7 @@ class KernelService:
         try:
             return await self._start(name, path)
         except KernelStartFailed as error:
-            # Its ports were free when they were chosen, and are not any more.
+            # Another process took one of its ports after they were chosen.
             if "Address already in use" not in error.message:
                 raise
             return await self._start(name, path)
@@ -376,8 +376,8 @@ class KernelService:
     async def restart(self, kernel_id: str) -> None:
         """Restart a kernel and wait until it answers. Running executions end as kernel_restarted.
 
-        What has begun is completed even if the caller is cancelled: a manager whose restart was
-        cancelled halfway is unusable.
+        A restart is completed even if the caller is cancelled: halfway, it would leave the manager
+        unusable.
         """
         await self._in_turn(kernel_id, self._restart)
 
@@ -397,7 +397,7 @@ class KernelService:
     async def _restart(self, kernel_id: str) -> None:
         kernel = self._kernel(kernel_id)
         await kernel.settled()
-        # The request to shut down that a kernel does not read would reach its successor.
+        # A shutdown_request that the kernel does not read would reach its successor.
         kill = True
         with suppress(TimeoutError, ConnectionClosed):
             async with asyncio.timeout(ANSWER_TIME):
@@ -434,7 +434,7 @@ class KernelService:
         return await ensure_async(request)
 
     def _kernel(self, kernel_id: str) -> Kernel:
-        """Return the kernel, which is watched from now on. Raises KernelNotFound."""
+        """Return the kernel and watch it from now on. Raises KernelNotFound."""
         if kernel_id not in self._manager:
             raise KernelNotFound(f"No kernel `{kernel_id}` is running.")
         manager = self._manager.get_kernel(kernel_id)

@@ -1,9 +1,9 @@
-"""What people run in pages of JupyterLab goes on in the notebook without the page.
+"""Runs that people start in pages of JupyterLab: they go on in the notebook without the page.
 
 JupyterLab names the cell in the metadata of its requests to a kernel. The outputs arrive on this server's
 connection to the kernel, which loses none: Jupyter's own connection for the page drops messages of a flood.
 Nothing is written while the page is connected, since it has the outputs itself. Once it is gone, its runs
-are carried on like an agent's.
+go on like an agent's.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ Client = tuple[str, str]
 
 
 class PageRuns:
-    """The runs of connected pages, and of those that are away.
+    """The runs of connected pages, and of pages that may reconnect.
 
-    A page that reconnects in time gets from Jupyter what it has missed, and nothing is done here. Its runs
-    are taken over if it cannot, or does not. If it comes back after that, it does not get their outputs
-    over its connection to the kernel: they are written to its tab, or it finds them in the file.
+    A page that reconnects in time gets from Jupyter what it has missed, and nothing is done here. Otherwise
+    its runs are taken over. If it comes back after that, it does not get their outputs over its connection
+    to the kernel: they are written to its tab, or it finds them in the file.
 
     Args:
         services: The server's services.
@@ -97,11 +97,11 @@ class PageRuns:
             self._away[client] = call_later(GRACE, self._take_over, client, connection)
 
     def sent(self, connection: Any, message: str | bytes) -> None:
-        """Follow a page's message if it runs a cell."""
+        """Follow a page's request if it runs a cell."""
         # JupyterLab's pages have this subprotocol.
         if not isinstance(message, bytes) or b"execute_request" not in message:
             return
-        # Without this package's part of the page, nobody would write what it misses to its tab.
+        # Without this package's labextension, nothing would write the outputs to the page's tab.
         if not (self._pages.has_tabs and self._services.is_ready and connection.subprotocol):
             return
         _, parts = _jupyter.deserialize_msg_from_ws_v1(message)
@@ -123,7 +123,7 @@ class PageRuns:
             self._runs.pop(client, None)
 
     async def close(self) -> None:
-        """Follow nothing any more: the server stops."""
+        """Stop following runs: the server stops."""
         for timer in self._away.values():
             timer.cancel()
         self._runs.clear()
@@ -151,12 +151,12 @@ class PageRuns:
                 if found:
                     workspace.executions.carry_on(caller, client[0], path, found.values())
         finally:
-            # Only the page has these cells, if it comes back.
+            # No stored notebook has these cells: the page gets their outputs if it comes back.
             self._taken.get(client, set[str]()).difference_update(runs)
 
 
 def followed(configured: Any, runs: PageRuns) -> Any:
-    """Return a class of connections that are followed; a gateway's are not, and stay as they are."""
+    """Return Jupyter's class of connections with `PageRuns`; a gateway's class is returned unchanged."""
     if not issubclass(configured, ZMQChannelsWebsocketConnection):
         return configured
 

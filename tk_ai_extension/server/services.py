@@ -73,12 +73,12 @@ class RouteError(HTTPError):
     """A refused request, with a message for the client."""
 
     def __init__(self, status: int, message: str) -> None:
-        # As an argument: tornado makes a text of the format.
+        # As an argument: tornado formats the message with `%`.
         super().__init__(status, "%s", message)
 
 
 class AgentModels:
-    """Claude's models, with the names of further agents after Claude's models.
+    """The models of chats: Claude's, then the names of further agents.
 
     Args:
         claude: The source of Claude's models.
@@ -257,7 +257,7 @@ class Services:
         """The user who runs the server; looked up once, since that may query a directory service."""
         self.registries = Registries(settings.toolsets, settings.allowed_toolsets)
         self.exchanges: dict[asyncio.Event, bool] = {}
-        """By the end of each running MCP request, whether it is a call and not a session's event stream."""
+        """The end of each running MCP request, and whether it is a call, not a session's event stream."""
         self.streams: set[asyncio.Task[None]] = set()
         """Open event streams."""
         self.streaming_users: Counter[str] = Counter()
@@ -335,7 +335,7 @@ class Services:
         in_chats: Callable[[Chats | ChatStore], Awaitable[None]],
         in_workspace: Callable[[Workspace], Coroutine[Any, Any, None]],
     ) -> None:
-        """Have the workspace and the stored chats follow an event. Open chats hold their notebooks."""
+        """Pass a rename or deletion to the workspace and the chats. Open chats hold `Notebook` objects."""
 
         async def event(workspace: Workspace) -> None:
             chats = self._chats.made
@@ -369,8 +369,8 @@ class Services:
                 await store.close()
 
     async def _publish(self, event: Callable[[Workspace], Coroutine[Any, Any, None]]) -> None:
-        """Have the workspace handle an event; once it is built, if it cannot be built now."""
-        # Without awaiting if there is a workspace: the next cell of a run uses the new path.
+        """Pass an event to the workspace; later, if it cannot be built now."""
+        # Do not await if there is a workspace: the next cell of a run uses the new path.
         if "_components" not in vars(self):
             try:
                 await self.ready()
@@ -441,7 +441,7 @@ class Services:
         return await self._made(self._chats)
 
     async def code_assistant(self) -> CodeAssistant:
-        """Return what completes code and edits cells by a prompt, imported on first use.
+        """Return the assistant that completes code and edits cells, imported on first use.
 
         Raises:
             HTTPError: 503, the server is stopping.
@@ -576,7 +576,7 @@ class ServerActivity:
 
     JupyterHub and `ServerApp.shutdown_no_activity_timeout` only count arriving requests and
     kernels, not a waiting call or a turn that waits for approval. `MappingKernelManager.cull_idle_timeout`
-    only counts what a kernel runs, not the turn that has its variables and thinks or waits.
+    only counts code in a kernel, not a turn that needs its variables and thinks or waits.
 
     Args:
         settings: The web application's settings.
@@ -618,7 +618,7 @@ class ServerActivity:
 def emit_event(server: Any, kind: str, caller: Caller, *about: str) -> None:
     """Emit a Jupyter event, as `events.yaml` describes it, if the administrator collects events.
 
-    Each page of JupyterLab listens, too: for it alone the validation of each event would be wasted.
+    Each page of JupyterLab listens, too, but needs no event: validation for it alone would be wasted.
     """
     if not server.event_logger.handlers:
         return

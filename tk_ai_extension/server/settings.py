@@ -58,7 +58,7 @@ class ExtensionSettings(HasTraits):
     executor = Enum(
         ("auto", "direct"),
         "auto",
-        help="""When code runs: after what jupyter_server_nbmodel's ExecutionStack has, if that extension is
+        help="""When code runs: after the requests in jupyter_server_nbmodel's ExecutionStack, if that is
         enabled (`auto`), or at once (`direct`). Kernels behind a gateway have their own executor.""",
     ).tag(config=True)
 
@@ -100,8 +100,8 @@ class ExtensionSettings(HasTraits):
 
     chat_secrets = Unicode(
         help="""File of keys for the model, such as `.secrets.env`, relative to the root directory; by
-        default none. Only keys are read from it, and only if the server's environment has none. Name it
-        where you trust everybody who can write it: code in kernels can.""",
+        default none. Only keys are read from it, and only if the server's environment has none. Name a
+        file only if you trust everybody who can write it: code in kernels can.""",
     ).tag(config=True)
 
     hide_process = Bool(

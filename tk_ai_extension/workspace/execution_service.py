@@ -103,7 +103,7 @@ Cancellation = Literal["ended", "waiting", "ignored"]
 
 
 class ExecutionService:
-    """All runs of a server.
+    """Starts, finds, waits for and cancels the runs of a server.
 
     Args:
         kernels: Runs the code.
@@ -211,9 +211,9 @@ class ExecutionService:
     def carry_on(
         self, caller: Caller, kernel_id: str, path: str, runs: Iterable[tuple[str, FollowedRun]]
     ) -> Run:
-        """Carry on what a person's page has sent to a kernel: cells, in order, by their ids."""
+        """Continue the runs that a person's page has begun: cells, in order, by their ids."""
         steps = [Step(cell, code=run.request.code, followed=run) for cell, run in runs]
-        # Where one fails, the kernel itself drops those after it.
+        # If one fails, the kernel itself drops the later ones.
         return self.start(
             caller,
             kernel_id,
@@ -336,7 +336,7 @@ class ExecutionService:
 
     async def _end_cancellation(self, run: Run, grace: float) -> Cancellation:
         if await run.wait(grace) or run.current.execution is not None:
-            return "ended"  # Its outputs may still be being saved.
+            return "ended"  # Its outputs may not be saved yet.
         if run.supervisor is not None and run.current.started:
             await run.supervisor.on_interrupt_ignored(run)
             if await run.wait(grace):
@@ -423,7 +423,7 @@ class ExecutionService:
                 break
 
     def _note_outcome(self, run: Run, error: BaseException | None) -> None:
-        """Note why a run's steps have ended, if not all of them ran."""
+        """Record why a run's steps have ended, if not all of them ran."""
         if isinstance(error, asyncio.CancelledError):
             if self._closing:
                 run.current.warning = STOPPED if run.current.started else NOT_STARTED
@@ -480,7 +480,7 @@ class ExecutionService:
         """Record the start of a run of cells; return its entry.
 
         The intent is on disk before the code runs, in case the server is killed. Scratch code changes no
-        cell, so that it is recorded once, at its end.
+        cell, so it is recorded once, at its end.
         """
         if run.path is None or (run.report is None and run.steps[0].cell is None):
             return None
@@ -615,7 +615,7 @@ class ExecutionService:
                 interrupted = run.cancelled and event.status == "error"
                 step.execution = replace(event, status="interrupted") if interrupted else event
                 step.outputs = OutputBuffer(event.outputs)
-                # The message of its start may be lost. A page has cleared also what did not run.
+                # The message of its start may be lost. A page also clears a cell that did not run.
                 if event.execution_count is not None or step.followed is not None:
                     self._begin(run, step, writer)
 

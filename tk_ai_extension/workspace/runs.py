@@ -33,7 +33,7 @@ QUERY_WAIT = 5.0
 
 
 _Waiting = OrderedDict[str, deque[asyncio.Future[None]]]
-"""Those that wait for a kernel that is in use, in a round-robin order of callers.
+"""Requests that wait for a kernel in use, in a round-robin order of callers.
 
 The first caller is served next and then moves to the end with its other requests. A new caller enters
 at the end.
@@ -128,9 +128,9 @@ class FairQueue:
 
 
 class KernelQueries:
-    """Runs this package's own queries of each kernel, such as the list of variables, one after the other.
+    """Serialises this package's own queries of each kernel, such as the list of variables.
 
-    One looks like running code to another.
+    A query that runs looks like a person's code to the next one.
     """
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ class Step:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has ended as it may not."""
+        """Whether it has ended with a failure that it may not have."""
         if self.status in ("ok", "queued", "running", "skipped"):
             return False
         return self.status != "error" or not self.may_fail
@@ -226,7 +226,7 @@ class Step:
             self.on_status(event)
 
     def run_again(self) -> None:
-        """Wait for another run, without what came of this one."""
+        """Queue it for another run, and drop the results of this one."""
         self.status, self.started = "queued", False
         self.execution = self.incarnation = None
         self.outputs, self.statuses = OutputBuffer(), StatusLog()
@@ -246,7 +246,7 @@ class Step:
 
 
 class RunReport(Protocol):
-    """What becomes of the outputs of a run that a reader of the outputs does not want."""
+    """What a reader of a run gets instead of its outputs, such as the report of a verification."""
 
     @property
     def subject(self) -> str:
@@ -260,7 +260,7 @@ class RunReport(Protocol):
 
     @property
     def size(self) -> int:
-        """Approximate characters of output that it keeps beside the steps, once the run has ended."""
+        """Approximate characters of output that it keeps in addition to the steps, once the run has ended."""
         ...
 
     def drop_outputs(self) -> None:
@@ -271,7 +271,7 @@ class RunReport(Protocol):
 class Run:
     """One or more cells in order, or scratch code, that a kernel executes.
 
-    A run does not depend on its followers. `wait` returns when it has ended or on timeout.
+    A run goes on without readers. `wait` returns when it has ended or on timeout.
     """
 
     def __init__(
@@ -312,11 +312,11 @@ class Run:
         self.stopped = ""
         """Why no further step runs, set by its supervisor; empty as long as one may run."""
         self.report = report
-        """What its outputs are for, if they are not for a reader; None if they are."""
+        """What a reader gets instead of the outputs; None for the outputs."""
         self.version = 0
         """Incremented by each event."""
         self.task: asyncio.Task[None] | None = None
-        """Runs the steps. To cancel it ends the run without an interrupt."""
+        """Runs the steps. Cancelling it ends the run without an interrupt."""
         self.kept = 0
         """Approximate characters of output that are kept once it has ended; 0 when dropped."""
         self.supervisor = supervisor

@@ -1,8 +1,7 @@
 """The Claude Agent SDK as an `AgentBackend`: one CLI process per chat, with our tools and its own for files.
 
-The process reads none of the user's files (no settings, no memory files, no commands in a
-message's text) and connects only to the provider. It alone receives the
-provider's key, by a file descriptor, through a small launcher.
+The process reads no settings or memory files of the user, runs no commands in a message's text, and
+connects only to the provider. Only it gets the provider's key: by a file descriptor, from a launcher.
 """
 
 from __future__ import annotations
@@ -86,14 +85,14 @@ logger = logging.getLogger(__name__)
 PREFIX = f"mcp__{SERVER}__"
 
 FILE_TOOLS: Mapping[str, Effect] = {"Read": "READ", "Edit": "WRITE", "Write": "WRITE"}
-"""The CLI's own tools that Claude gets if the root is a folder, with their effects. Those that search would
-find hidden files. They check by themselves that a file is as Claude has read it."""
+"""The CLI's own tools that Claude gets if the root is a folder, with their effects. Its search tools would
+find hidden files. Edit and Write refuse a file that changed since Claude read it."""
 
 ASK = "AskUserQuestion"
-"""The CLI's own tool that asks the person. It asks for a permission, which carries the answers."""
+"""The CLI's own tool that asks the person questions. The permission for its call has the answers."""
 
 DOUBLE = "read_file"
-"""Our tool that Claude does not get then: what it has read with it, the CLI would not let it edit."""
+"""Our tool that Claude does not get with `FILE_TOOLS`: the CLI edits only what its own tool has read."""
 
 _FILES = """
 Read, Edit and Write are for text files below {folder}, by absolute path, never for notebooks. Your \
@@ -103,8 +102,8 @@ DESCRIPTORS: Mapping[str, str] = {
     "ANTHROPIC_API_KEY": "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR",
     OAUTH: "CLAUDE_CODE_OAUTH_TOKEN_FILE_DESCRIPTOR",
 }
-"""Keys that the CLI reads from a descriptor, by the variable that would hold them: other processes of
-the same user can read a process's environment."""
+"""For the variable of each key: the variable with the file descriptor from which the CLI reads the key
+instead. Other processes of the same user can read a process's environment."""
 
 
 class ClaudeBackend:
@@ -132,7 +131,7 @@ class ClaudeBackend:
         return (await self._provider()).require_ready()
 
     async def start(self, config: SessionConfig) -> AgentSession:
-        """Start a process."""
+        """Start a process of the CLI, or the tour."""
         provider = cast("Provider", config.provider)
         if provider.name == "tour":
             return TourSession(config.call)
@@ -165,14 +164,14 @@ class ClaudeBackend:
 
 
 class ClaudeSession:
-    """A running process: an `AgentSession`.
+    """A running process of the CLI, as an `AgentSession`.
 
-    Its messages are read from the start to the end, also between turns, so that its end is known at once.
+    Its messages are always read, also between turns, so that the end of the process is noticed at once.
 
     Args:
         client: The connected client of the SDK.
         config: Settings of the session.
-        redact: Removes the model's secrets from a text: what the process says may hold some.
+        redact: Removes the provider's secrets from a text of the process.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class ClaudeSession:
                 self._model = model
             await self._client.query(_message(content))
         except Exception as error:
-            # As in `interrupt`.
+            # See `interrupt`.
             said = self._redact(str(error))
             raise AgentDied(f"Claude's process has ended: {said}.") from error
 
@@ -233,7 +232,7 @@ class ClaudeSession:
 
     async def close(self) -> None:
         """End the process."""
-        # The SDK would wait some seconds for a busy process to end by itself.
+        # Without an interrupt the SDK waits some seconds for a busy process to end.
         if not self._reading.done() and not self._unresponsive:
             try:
                 await self.interrupt()
@@ -264,7 +263,7 @@ class ClaudeSession:
 
 
 class Translator:
-    """Translator of the messages of one turn.
+    """Translates the messages of one turn into events.
 
     Args:
         redact: Removes secrets from a text: an API may repeat the key that it refuses.
@@ -299,7 +298,7 @@ class Translator:
                 self._position = message.uuid or self._position
                 for block in message.content:
                     if isinstance(block, sdk.ToolUseBlock):
-                        # Of a user's MCP server: its name and the tool's.
+                        # A tool of a user's MCP server keeps the server's name as a prefix.
                         tool = block.name.removeprefix(PREFIX).removeprefix("mcp__")
                         self._called[block.id] = tool
                         yield ToolCalled(block.id, tool, dict(block.input))
@@ -309,7 +308,7 @@ class Translator:
                     if isinstance(block, sdk.ToolResultBlock):
                         yield self._answered(block)
             case sdk.UserMessage():
-                # The CLI's own words about a command, which end its entries in the history.
+                # The CLI's text about a command; its last entry in the history.
                 self._position = message.uuid or self._position
             case sdk.ResultMessage():
                 yield _used(message)
@@ -350,7 +349,7 @@ class Translator:
                 return
 
     def _answered(self, block: ToolResultBlock) -> ToolAnswered:
-        """Return the result of a call that never reached us; other results are known already."""
+        """Return the result of a call that never reached this server; `Turn` ignores the others."""
         call, text = str(block.tool_use_id), _plain(block.content)
         return result_of_agent(call, self._called.get(call, ""), text, ok=not block.is_error)
 
@@ -358,7 +357,7 @@ class Translator:
 def _used(result: ResultMessage) -> UsageReported:
     """Return the usage of the turn that ends with this result; its cost covers the session.
 
-    The process has prices of Claude's models only, and takes them for those of any other model.
+    The CLI knows the prices of Claude's models only, and applies them to any other model.
     """
     usage = result.usage or {}
     is_priced = all("claude" in model.lower() for model in result.model_usage or ())
@@ -416,7 +415,7 @@ def _import_sdk() -> None:
 
 
 async def _message(content: Sequence[ContentBlock]) -> AsyncIterator[Json]:
-    """Yield the message of a person."""
+    """Yield a person's message as the SDK takes it."""
     yield {
         "type": "user",
         "message": {"role": "user", "content": [_block(each) for each in content]},
@@ -438,7 +437,7 @@ def _files(folder: Path, session: str) -> list[Path]:
 
 
 def _is_missing(folder: Path, history: Checkpoint | None) -> bool:
-    """Return whether the CLI's history does not exist, or has not the entry that it should end at."""
+    """Return whether the CLI's history is missing, or lacks the entry at which it should end."""
     if history is None:
         return False
     paths = [path for path in _files(folder, history.session) if path.suffix == ".jsonl"]
@@ -461,7 +460,7 @@ def _options(
     import claude_agent_sdk as sdk
 
     work, root = make_work_folder(folder, "work"), _folder(session)
-    # Asking comes first for files: in its own folders the CLI reads without.
+    # Without this rule, the CLI reads files in its own folders without asking.
     rules = {"allow": [f"mcp__{SERVER}"], "ask": list(FILE_TOOLS)}
     prompt = session.instructions + ("" if root is None else _FILES.format(folder=root))
     return sdk.ClaudeAgentOptions(
@@ -476,14 +475,14 @@ def _options(
         setting_sources=[],
         system_prompt={"type": "custom", "prompt": prompt, "snapshot": False},
         include_partial_messages=True,
-        # No `@/path` in a message's text is read, no `/cost` runs.
+        # Read no `@/path` in a message's text, and run no `/cost`.
         verbatim_prompts=True,
         model=session.model,
         thinking=None if provider.thinking else {"type": "disabled"},
         resume=None if session.history is None else session.history.session,
         resume_session_at=None if session.history is None else session.history.position,
         cwd=work,
-        # The SDK adds the server's environment: the other variables are empty.
+        # The SDK adds the server's environment: set its other variables to empty.
         env=dict.fromkeys(os.environ, "")
         | matching(os.environ, INHERITED)
         | _environment(provider, folder),
@@ -496,10 +495,10 @@ def _options(
 def _user_servers(
     folder: Path, session: SessionConfig, provider: Provider
 ) -> dict[str, str | None]:
-    """Return the CLI's argument for the user's MCP servers, in a private file: they may hold secrets."""
+    """Write the user's MCP servers to a private file, as they may hold secrets; return the CLI's argument."""
     if not session.servers:
         return {}
-    # The CLI's own environment may have a key of the provider.
+    # The servers would inherit the provider's key from the CLI's environment.
     hidden = dict.fromkeys(matching(provider.environment, SECRET_WORDS), "")
     servers = {
         each.name: {"type": "http", "url": each.url, "headers": each.headers}
@@ -523,7 +522,7 @@ def _folder(config: SessionConfig) -> Path | None:
 
 
 def _permit(config: SessionConfig) -> CanUseTool:
-    """Return the SDK's callback, which asks for each call of the CLI's own tools and of a user's server."""
+    """Return the SDK's permission callback, for the CLI's own tools and those of the user's MCP servers."""
     import claude_agent_sdk as sdk
 
     async def permit(
@@ -582,7 +581,7 @@ async def _file_action(
         before = await read_if_exists(files, path)
         lines = await asyncio.to_thread(_file_diff, before, arguments)
         steps = (ProposalStep("arguments", title, lines=lines),)
-    # Absolute, as an action names what is not below the root.
+    # `AgentAction.paths` are absolute.
     paths = (str(Path(files.folder or "/") / path),)
     return AgentAction(call, tool, effect, arguments, Proposal(title, steps), paths, scope="any")
 
@@ -590,8 +589,8 @@ async def _file_action(
 def _file_diff(before: str | None, arguments: Mapping[str, Any]) -> tuple[ProposalLine, ...]:
     """Return the diff of a call of Edit, or of Write.
 
-    The CLI ends lines as the file does, and also finds a text that differs in its quotes. With a text that is
-    replaced by nothing it removes the end of its line.
+    The CLI keeps the file's line endings, and also finds a text with other quotation marks. If it replaces
+    a text by nothing, it also removes the line ending after the text.
     """
     old, new = str(arguments.get("old_string", "")), str(arguments.get("new_string", ""))
     text = (before or "").replace("\r\n", "\n")
@@ -607,15 +606,15 @@ def _file_diff(before: str | None, arguments: Mapping[str, Any]) -> tuple[Propos
 
 
 def _environment(provider: Provider, folder: Path) -> dict[str, str]:
-    """Return the variables that are set in addition to the inherited ones, and override them."""
+    """Return the variables that are added to the inherited ones and override them."""
     return {
         "CLAUDE_CODE_MAX_RETRIES": "4",
         "API_TIMEOUT_MS": "600000",
         **provider.environment,
         "CLAUDE_CONFIG_DIR": str(folder),
-        # Its logs, which are world-readable in the user's own folder.
+        # In the user's own cache folder, the CLI's logs would be world-readable.
         "XDG_CACHE_HOME": str(folder / "cache"),
-        # Without it the CLI makes further connections, whatever the provider's address is.
+        # Without it the CLI also connects to other hosts than the provider's.
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         # Offer every tool at once, without the tool that searches for tools.
         "ENABLE_TOOL_SEARCH": "false",
@@ -625,7 +624,7 @@ def _environment(provider: Provider, folder: Path) -> dict[str, str]:
 def _cli(bundled: Path) -> str:
     """Return the SDK's bundled CLI, else the first one in PATH.
 
-    Without a name the SDK leaves a thread behind that keeps the server from exiting.
+    Without `cli_path` the SDK leaves a thread behind that keeps the server from exiting.
 
     Raises:
         AgentUnavailable: there is no CLI.
@@ -667,7 +666,7 @@ def started_by_launcher(options: ClaudeAgentOptions) -> Transport | None:
     launched = replace(
         options,
         env=options.env | dict.fromkeys(DESCRIPTORS, ""),
-        # As the SDK does with a transport of its own.
+        # The SDK sets this for its own transport only.
         permission_prompt_tool_name="stdio" if options.can_use_tool else None,
     )
     return LaunchedTransport(_message(()), launched)
