@@ -282,7 +282,7 @@ async def _collect(events: AsyncIterator[Event], found: list[Event]) -> None:
 
 
 def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
-    """Return the result of a turn; its last event is `Done`."""
+    """Return the result of a turn; its last event is `TurnDone`."""
     return {
         "chat": begun.chat,
         "turn": begun.turn,
