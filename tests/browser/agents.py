@@ -112,12 +112,9 @@ def gate(root: Path) -> Generator[str]:
     """
     pipe = root / "arrivals"
     os.mkfifo(pipe)
-    opened = False
     try:
         yield "print('running', flush=True)\nfor line in open('arrivals'):\n    print(line)"
-        with pipe.open("w"):
-            opened = True
+        pipe.open("w").close()
     finally:
-        if not opened:
-            # The kernel ends with its server.
-            pipe.unlink()
+        # A kernel that has not opened it ends with its server.
+        pipe.unlink()

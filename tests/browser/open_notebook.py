@@ -278,6 +278,13 @@ async def opened(lab: Lab, path: str, page: Page | None = None) -> Page:
     return await shown(page, path)
 
 
+async def reopened(lab: Lab, path: str) -> None:
+    """Closes the notebook that is shown, and opens it again in the same page."""
+    await lab.page.wait_for_function(CLOSE)
+    await lab.command("docmanager:open", path=path)
+    await shown(lab.page, path)
+
+
 async def another(lab: Lab, path: str) -> Page:
     """The same notebook in another browser."""
     browser = lab.page.context.browser

@@ -10,8 +10,9 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.agents import NOTEBOOK, Agent, Open, gate, write_cells
-from tests.browser.conftest import OpenLab, shared
-from tests.browser.lab import DEADLINE, Lab
+from tests.browser.conftest import OpenLab
+from tests.browser.lab import Lab
+from tests.browser.open_notebook import reopened
 from tests.browser.pictures import picture
 from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
@@ -24,30 +25,23 @@ CELLS = {
 RUNNING = re.compile(r"\btk-mod-running\b")
 
 
-@shared
-async def lab(open_lab: OpenLab) -> Lab:
-    """JupyterLab with collaboration, and the notebook open."""
-    return await begin(open_lab, collaboration=True)
-
-
 async def begin(open_lab: OpenLab, model: ScriptedModel | None = None, **options: bool) -> Lab:
     lab = await open_lab(model, **options)
     write_cells(lab.server.root, **CELLS)
     await lab.open(NOTEBOOK)
     await Open(lab).cells.nth(len(CELLS) - 1).wait_for()
-    expect.set_options(timeout=DEADLINE)
     return lab
 
 
-async def test_changed_cells_are_marked_with_who_and_when_and_the_diff(open_lab: OpenLab) -> None:
+async def test_a_person_reviews_changes_and_undoes_a_hunk_a_cell_or_all(open_lab: OpenLab) -> None:
     lab = await begin(open_lab)
-    seen, agent = Open(lab), Agent(lab)
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    # A changed cell is marked with who and when, and shows the diff.
     await agent.changes("sums0000", "total = sum(data)\nprint(total)")
     await seen.mark(2).wait_for()
     await expect(seen.marks).to_have_count(1)
     await expect(seen.mark(2)).to_have_accessible_name("Changed by root, now. Show what changed.")
     await expect(seen.all_changes).to_contain_text("1 cell changed")
-
     await seen.mark(2).hover()
     await expect(seen.mark(2)).to_contain_text("root · now")
     await seen.mark(2).click()
@@ -57,18 +51,40 @@ async def test_changed_cells_are_marked_with_who_and_when_and_the_diff(open_lab:
     await expect(removed).to_have_count(1)
     await expect(removed).to_have_text("total")
     await expect(review.locator(".cm-changedLine").last).to_have_text("print(total)")
+    await seen.decide("Undo all")
+    await expect(seen.marks).to_have_count(0)
 
+    # One cell is taken back, and then all the others.
+    await agent.changes("loads000", "data = [4]")
+    await agent.changes("sums0000", "total = 4")
+    await agent.changes("sums0000", "total = 5")
+    await agent("insert_cell", source="more\n" * 60, index=3)
+    await expect(seen.marks).to_have_count(3)
+    await seen.mark(2).click()
+    await expect(review).to_contain_text("total = 5")
+    await review.get_by_role("button", name="Undo", exact=True).click()
+    await expect(seen.marks).to_have_count(2)
+    await expect(seen.cells.nth(2)).to_contain_text("total = sum(data)")
+    assert await seen.source(0) == "data = [4]"
+    # JupyterLab scrolls past the end, where nothing is left to see of a notebook without its last cell.
+    to_end = "cell => cell.closest('.jp-WindowedPanel-outer').scrollTo(0, 1e6)"
+    await seen.cells.last.evaluate(to_end)
+    await seen.decide("Undo all")
+    await expect(seen.marks).to_have_count(0)
+    await expect(seen.cells).to_have_count(len(CELLS))
+    await expect(seen.cells.last).to_be_in_viewport()
+    assert [await seen.source(place) for place in range(3)] == list(CELLS.values())
 
-async def test_one_hunk_is_rejected_by_keys(lab: Lab) -> None:
-    seen, agent, page = Open(lab), Agent(lab), lab.page
+    # One hunk is rejected by keys.
     lines = [f"x{number} = {number}" for number in range(20)]
     await agent.changes("sums0000", "\n".join(lines))
     await seen.mark(2).wait_for()
     await seen.decide("Keep all")
+    await expect(seen.marks).to_have_count(0)
     await agent.changes("sums0000", "\n".join(["y = 0", *lines[1:-1], "z = 19"]))
     await page.set_viewport_size({"width": 800, "height": 800})
     await seen.mark(2).click()
-    reject = seen.review(2).get_by_role("button", name="Undo this hunk")
+    reject = review.get_by_role("button", name="Undo this hunk")
     await expect(reject).to_have_count(2)
     await reject.first.focus()
     await page.keyboard.press("Enter")
@@ -82,50 +98,52 @@ async def test_one_hunk_is_rejected_by_keys(lab: Lab) -> None:
     await expect(reject).to_have_count(2)
     # A wide window has the versions side by side.
     await page.set_viewport_size({"width": 1280, "height": 800})
-    await expect(seen.review(2).locator(".cm-mergeView")).to_be_visible()
+    await expect(review.locator(".cm-mergeView")).to_be_visible()
     await reject.last.press("Enter")
     await expect(reject).to_have_count(1)
     assert await seen.source(2) == "\n".join(["# A note.", *lines])
 
-
-async def test_a_kept_change_is_not_marked_again_until_the_cell_changes_again(lab: Lab) -> None:
-    seen, agent, page = Open(lab), Agent(lab), lab.page
-    await agent.changes("loads000", "data = [4]")
-    await agent.changes("sums0000", "total = 4")
-    await expect(seen.marks).to_have_count(2)
-    await seen.mark(2).click()
-    await seen.review(2).get_by_role("button", name="Keep", exact=True).click()
-    await expect(seen.marks).to_have_count(1)
-
-    await page.reload()
-    await lab.ready()
-    await seen.mark(0).wait_for()
-    await expect(seen.marks).to_have_count(1)
-    await seen.decide("Keep all")
-    await expect(seen.marks).to_have_count(0)
-    await expect(seen.all_changes).to_have_count(0)
-
-    await page.reload()
-    await lab.ready()
-    await agent.changes("sums0000", "total = 5")
-    await seen.mark(2).wait_for()
-    await expect(seen.marks).to_have_count(1)
-
-
-async def test_focus_returns_to_the_notebook_after_all_changes_are_kept_or_undone(lab: Lab) -> None:
-    seen, agent = Open(lab), Agent(lab)
-    await agent.changes("loads000", "data = [4]")
+    # The focus returns to the notebook after all changes are kept or undone.
     await seen.cells.nth(1).locator(".cm-content").click()
     for name in ("Keep", "Undo"):
-        await agent.changes("sums0000", f"total = 4  # {name}")
-        await seen.mark(2).wait_for()
+        await agent.changes("loads000", f"data = [4]  # {name}")
+        await seen.mark(0).wait_for()
         await seen.decide(f"{name} all")
         await expect(seen.all_changes).to_have_count(0)
         await expect(seen.cells.nth(1)).to_be_focused()
 
 
-async def test_focus_stays_in_a_review_while_more_changes_arrive(lab: Lab) -> None:
+@pytest.mark.proves("ext:rtc")
+async def test_changes_and_runs_of_agents_are_shown_and_leave_the_person_where_they_are(
+    open_lab: OpenLab, model: ScriptedModel
+) -> None:
+    lab = await begin(open_lab, model, collaboration=True)
     seen, agent, page = Open(lab), Agent(lab), lab.page
+    # Changes from a chat are shown under Claude's name.
+    source = "total = sum(data)\nmean = total / len(data)\ntotal, mean"
+    model.add(
+        Answer.of(ToolUse("read_cell", {"cell": "sums0000"})),
+        Answer.of(ToolUse("overwrite_cell", {"cell": "sums0000", "source": source})),
+    )
+    with gate(lab.server.root) as code:
+        model.add(
+            Answer.of(ToolUse("insert_and_execute_cell", {"source": code, "index": 3})),
+            Answer.of("Done."),
+        )
+        answering = asyncio.create_task(chat(lab, "Show the mean, too."))
+        await seen.mark(2).click()
+        await seen.toolbar.get_by_role("button", name="Claude is running a cell").wait_for()
+        await expect(seen.cells.nth(3)).to_have_class(RUNNING)
+        await expect(seen.all_changes).to_contain_text("2 cells changed")
+        await expect(seen.review(2)).to_contain_text("Claude · now")
+        await page.mouse.move(700, 600)
+        await picture(page, "changed-cell")
+    await answering
+    await expect(seen.cells.nth(3)).not_to_have_class(RUNNING)
+    await seen.decide("Keep all")
+    await expect(seen.marks).to_have_count(0)
+
+    # The focus stays in a review while more changes arrive.
     await agent.changes("sums0000", "total = 4")
     await seen.mark(2).click()
     keep = seen.review(2).get_by_role("button", name="Keep", exact=True)
@@ -139,38 +157,8 @@ async def test_focus_stays_in_a_review_while_more_changes_arrive(lab: Lab) -> No
     await page.keyboard.press("Enter")
     await expect(seen.marks).to_have_count(0)
 
-
-async def test_one_cell_is_taken_back_and_then_all_the_others(open_lab: OpenLab) -> None:
-    lab = await begin(open_lab)
-    seen, agent = Open(lab), Agent(lab)
-    await agent.changes("loads000", "data = [4]")
-    await agent.changes("sums0000", "total = 4")
+    # A cell that the person works on is not taken back, and they are notified.
     await agent.changes("sums0000", "total = 5")
-    await agent("insert_cell", source="more\n" * 60, index=3)
-    await expect(seen.marks).to_have_count(3)
-
-    await seen.mark(2).click()
-    await expect(seen.review(2)).to_contain_text("total = 5")
-    await seen.review(2).get_by_role("button", name="Undo", exact=True).click()
-    await expect(seen.marks).to_have_count(2)
-    await expect(seen.cells.nth(2)).to_contain_text("total = sum(data)")
-    assert await seen.source(0) == "data = [4]"
-
-    # JupyterLab scrolls past the end, where nothing is left to see of a notebook without its last cell.
-    to_end = "cell => cell.closest('.jp-WindowedPanel-outer').scrollTo(0, 1e6)"
-    await seen.cells.last.evaluate(to_end)
-    await seen.decide("Undo all")
-    await expect(seen.marks).to_have_count(0)
-    await expect(seen.cells).to_have_count(len(CELLS))
-    await expect(seen.cells.last).to_be_in_viewport()
-    assert [await seen.source(place) for place in range(3)] == list(CELLS.values())
-
-
-async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_notified(
-    lab: Lab,
-) -> None:
-    seen, agent, page = Open(lab), Agent(lab), lab.page
-    await agent.changes("sums0000", "total = 4")
     await seen.mark(2).wait_for()
     await seen.cells.nth(2).locator(".cm-content").click()
     await page.keyboard.press("Control+End")
@@ -179,16 +167,31 @@ async def test_a_cell_that_the_person_works_on_is_not_taken_back_and_they_are_no
     await seen.mark(2).click()
     await seen.review(2).get_by_role("button", name="Undo", exact=True).click()
     await expect(seen.review(2).get_by_role("alert")).to_contain_text("edited later")
-    assert await seen.source(2) == "total = 4  # mine"
+    assert await seen.source(2) == "total = 5  # mine"
     await expect(seen.marks).to_have_count(1)
 
+    # What was kept, by itself or with all, is not marked again until the cell changes again.
+    await agent.changes("loads000", "data = [4]")
+    await expect(seen.marks).to_have_count(2)
+    await seen.mark(0).click()
+    await seen.review(0).get_by_role("button", name="Keep", exact=True).click()
+    await expect(seen.marks).to_have_count(1)
+    await seen.decide("Keep all")
+    await expect(seen.marks).to_have_count(0)
+    await expect(seen.all_changes).to_have_count(0)
+    await agent.changes("fails000", "1 / 1")
+    await seen.mark(1).wait_for()
+    await reopened(lab, NOTEBOOK)
+    await seen.mark(1).wait_for()
+    await expect(seen.marks).to_have_count(1)
+    await agent.changes("sums0000", "total = 6")
+    await seen.mark(2).wait_for()
+    await expect(seen.marks).to_have_count(2)
 
-@pytest.mark.proves("ext:rtc")
-async def test_an_agents_run_is_shown_and_moves_neither_focus_nor_scroll_position(lab: Lab) -> None:
-    seen, agent, page = Open(lab), Agent(lab), lab.page
-    for number in range(30):
-        await agent("insert_cell", source=f"# {number}\n" * 3, index=3)
-    await seen.marks.nth(30 - 1).wait_for(state="attached")
+    # A run moves neither the focus nor the scroll position.
+    far = "# far\n" * 20
+    await agent("edit_cells", operations=[{"action": "insert", "source": far, "index": 4}] * 3)
+    await seen.marks.nth(4).wait_for(state="attached")
     await seen.decide("Keep all")
     await seen.cells.nth(0).locator(".cm-content").click()
     await page.keyboard.type("# ")
@@ -197,7 +200,7 @@ async def test_an_agents_run_is_shown_and_moves_neither_focus_nor_scroll_positio
         button = seen.toolbar.get_by_role("button", name="root is running a cell")
         await button.wait_for()
         await page.keyboard.type("mine ")
-        last = seen.cells.nth(33)
+        last = seen.cells.nth(7)
         await expect(last).to_contain_text("running")
         await expect(last.locator(".jp-InputPrompt")).to_have_text("[*]:")
         await expect(last).to_have_class(RUNNING)
@@ -208,34 +211,7 @@ async def test_an_agents_run_is_shown_and_moves_neither_focus_nor_scroll_positio
         await expect(last).to_be_in_viewport()
     await running
     await expect(button).to_have_count(0)
-    await expect(last.locator(".jp-InputPrompt")).to_have_text("[1]:")
-
-
-async def test_changes_from_a_chat_are_shown_under_claudes_name(
-    open_lab: OpenLab, model: ScriptedModel
-) -> None:
-    lab = await begin(open_lab, model, collaboration=True)
-    seen = Open(lab)
-    source = "total = sum(data)\nmean = total / len(data)\ntotal, mean"
-    model.add(
-        Answer.of(ToolUse("read_cell", {"cell": "sums0000"})),
-        Answer.of(ToolUse("overwrite_cell", {"cell": "sums0000", "source": source})),
-    )
-    with gate(lab.server.root) as code:
-        model.add(
-            Answer.of(ToolUse("insert_and_execute_cell", {"source": code, "index": 1})),
-            Answer.of("Done."),
-        )
-        answering = asyncio.create_task(chat(lab, "Show the mean, too."))
-        await seen.mark(2).or_(seen.mark(3)).click()
-        await seen.toolbar.get_by_role("button", name="Claude is running a cell").wait_for()
-        await expect(seen.cells.nth(1)).to_have_class(RUNNING)
-        await expect(seen.all_changes).to_contain_text("2 cells changed")
-        await expect(seen.review(3)).to_contain_text("Claude · now")
-        await lab.page.mouse.move(700, 600)
-        await picture(lab.page, "changed-cell")
-    await answering
-    await expect(seen.cells.nth(1)).not_to_have_class(RUNNING)
+    await expect(last.locator(".jp-InputPrompt")).to_have_text("[2]:")
 
 
 async def chat(lab: Lab, message: str) -> None:
