@@ -35,8 +35,15 @@ async def begin(open_lab: OpenLab, model: ScriptedModel | None = None, **options
 
 async def test_a_person_reviews_changes_and_undoes_a_hunk_a_cell_or_all(open_lab: OpenLab) -> None:
     lab = await begin(open_lab)
-    seen, agent, page = Open(lab), Agent(lab), lab.page
-    # A changed cell is marked with who and when, and shows the diff.
+    await marked(lab)
+    await undone(lab)
+    await rejected_by_keys(lab)
+    await focused(lab)
+
+
+async def marked(lab: Lab) -> None:
+    """A changed cell is marked with who and when, and shows the diff."""
+    seen, agent = Open(lab), Agent(lab)
     await agent.changes("sums0000", "total = sum(data)\nprint(total)")
     await seen.mark(2).wait_for()
     await expect(seen.marks).to_have_count(1)
@@ -54,7 +61,11 @@ async def test_a_person_reviews_changes_and_undoes_a_hunk_a_cell_or_all(open_lab
     await seen.decide("Undo all")
     await expect(seen.marks).to_have_count(0)
 
-    # One cell is taken back, and then all the others.
+
+async def undone(lab: Lab) -> None:
+    """One cell is taken back, and then all the others."""
+    seen, agent = Open(lab), Agent(lab)
+    review = seen.review(2)
     await agent.changes("loads000", "data = [4]")
     await agent.changes("sums0000", "total = 4")
     await agent.changes("sums0000", "total = 5")
@@ -75,7 +86,11 @@ async def test_a_person_reviews_changes_and_undoes_a_hunk_a_cell_or_all(open_lab
     await expect(seen.cells.last).to_be_in_viewport()
     assert [await seen.source(place) for place in range(3)] == list(CELLS.values())
 
-    # One hunk is rejected by keys.
+
+async def rejected_by_keys(lab: Lab) -> None:
+    """One hunk is rejected by keys."""
+    seen, agent, page = Open(lab), Agent(lab), lab.page
+    review = seen.review(2)
     lines = [f"x{number} = {number}" for number in range(20)]
     await agent.changes("sums0000", "\n".join(lines))
     await seen.mark(2).wait_for()
@@ -103,7 +118,10 @@ async def test_a_person_reviews_changes_and_undoes_a_hunk_a_cell_or_all(open_lab
     await expect(reject).to_have_count(1)
     assert await seen.source(2) == "\n".join(["# A note.", *lines])
 
-    # The focus returns to the notebook after all changes are kept or undone.
+
+async def focused(lab: Lab) -> None:
+    """The focus returns to the notebook after all changes are kept or undone."""
+    seen, agent = Open(lab), Agent(lab)
     await seen.cells.nth(1).locator(".cm-content").click()
     for name in ("Keep", "Undo"):
         await agent.changes("loads000", f"data = [4]  # {name}")
@@ -118,8 +136,16 @@ async def test_changes_and_runs_of_agents_are_shown_and_leave_the_person_where_t
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await begin(open_lab, model, collaboration=True)
-    seen, agent, page = Open(lab), Agent(lab), lab.page
-    # Changes from a chat are shown under Claude's name.
+    await made_in_a_chat(lab, model)
+    await reviewed(lab)
+    await edited_later(lab)
+    await kept(lab)
+    await run_below(lab)
+
+
+async def made_in_a_chat(lab: Lab, model: ScriptedModel) -> None:
+    """Changes from a chat are shown under Claude's name."""
+    seen, page = Open(lab), lab.page
     source = "total = sum(data)\nmean = total / len(data)\ntotal, mean"
     model.add(
         Answer.of(ToolUse("read_cell", {"cell": "sums0000"})),
@@ -143,7 +169,10 @@ async def test_changes_and_runs_of_agents_are_shown_and_leave_the_person_where_t
     await seen.decide("Keep all")
     await expect(seen.marks).to_have_count(0)
 
-    # The focus stays in a review while more changes arrive.
+
+async def reviewed(lab: Lab) -> None:
+    """The focus stays in a review while more changes arrive."""
+    seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("sums0000", "total = 4")
     await seen.mark(2).click()
     keep = seen.review(2).get_by_role("button", name="Keep", exact=True)
@@ -157,7 +186,10 @@ async def test_changes_and_runs_of_agents_are_shown_and_leave_the_person_where_t
     await page.keyboard.press("Enter")
     await expect(seen.marks).to_have_count(0)
 
-    # A cell that the person works on is not taken back, and they are notified.
+
+async def edited_later(lab: Lab) -> None:
+    """A cell that the person works on is not taken back, and they are notified."""
+    seen, agent, page = Open(lab), Agent(lab), lab.page
     await agent.changes("sums0000", "total = 5")
     await seen.mark(2).wait_for()
     await seen.cells.nth(2).locator(".cm-content").click()
@@ -170,7 +202,10 @@ async def test_changes_and_runs_of_agents_are_shown_and_leave_the_person_where_t
     assert await seen.source(2) == "total = 5  # mine"
     await expect(seen.marks).to_have_count(1)
 
-    # What was kept, by itself or with all, is not marked again until the cell changes again.
+
+async def kept(lab: Lab) -> None:
+    """What was kept, by itself or with all, is not marked again until the cell changes again."""
+    seen, agent = Open(lab), Agent(lab)
     await agent.changes("loads000", "data = [4]")
     await expect(seen.marks).to_have_count(2)
     await seen.mark(0).click()
@@ -188,7 +223,10 @@ async def test_changes_and_runs_of_agents_are_shown_and_leave_the_person_where_t
     await seen.mark(2).wait_for()
     await expect(seen.marks).to_have_count(2)
 
-    # A run moves neither the focus nor the scroll position.
+
+async def run_below(lab: Lab) -> None:
+    """A run moves neither the focus nor the scroll position."""
+    seen, agent, page = Open(lab), Agent(lab), lab.page
     far = "# far\n" * 20
     await agent("edit_cells", operations=[{"action": "insert", "source": far, "index": 4}] * 3)
     await seen.marks.nth(4).wait_for(state="attached")
