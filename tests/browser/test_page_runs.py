@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import os
+from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import Lab, new_page, write_notebook
+from tests.browser.lab import page_of, write_notebook
 from tests.browser.open_notebook import (
-    BEGINS,
     BOTH,
     SHOWS,
     Network,
@@ -23,101 +22,84 @@ from tests.browser.open_notebook import (
     shown,
 )
 
-CODE = """\
-import time
-for i in range({count}):
-    print(i, flush=True)
-    time.sleep(0.5)"""
-PROMPT = ".jp-Notebook .jp-Cell .jp-InputPrompt"
+NOTEBOOK = "n.ipynb"
+PIPE = "lines"
+CODE = f"""\
+print(0, flush=True)
+for line in open('{PIPE}'):
+    print(line, end='', flush=True)"""
+"""A run that lasts until the test closes the pipe, and prints each line that the test writes."""
+ENDED = ["[1]:", "[2]:", "[3]:", "[ ]:"]
 
 
 def lines(count: int) -> str:
-    """What the cell prints."""
+    """What the cell has printed after so many lines."""
     return "".join(f"{number}\n" for number in range(count))
 
 
-async def runs(lab: Lab, page: Page) -> None:
-    """A person runs all cells, and sees the first line."""
-    lab.page = page
-    await page.evaluate("void window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    await page.wait_for_function(BEGINS, arg=[0, "0\n"])
-
-
-async def begin(open_lab: OpenLab, *sources: str, collaboration: bool = False) -> tuple[Lab, Page]:
-    """JupyterLab and a second browser."""
-    lab = await open_lab(collaboration=collaboration, own=True)
-    write_notebook(lab.server.root / "n.ipynb", *sources)
-    browser = lab.page.context.browser
-    assert browser is not None
-    return lab, await new_page(browser)
+def has_printed(count: int) -> Any:
+    """The check of a file's cells for so many lines."""
+    return lambda cells: "".join(each.text for each in cells[0].outputs) == lines(count)
 
 
 @BOTH
 @pytest.mark.proves("fault:tab-lost", "ext:rtc", "exec:saved")
-async def test_a_cell_goes_on_when_its_page_is_closed_and_other_pages_show_it_once(
+async def test_a_run_goes_on_without_its_page_and_is_shown_once(
     open_lab: OpenLab, collaboration: bool
 ) -> None:
-    cells = CODE.format(count=50), "print('queued')", "1 / 0", "print('dropped')"
-    lab, other = await begin(open_lab, *cells, collaboration=collaboration)
-    page = await opened(lab, "n.ipynb", lab.page)
-    await runs(lab, page)
-    await page.close()
+    lab = await open_lab(collaboration=collaboration)
+    cells = CODE, "print('queued')", "1 / 0", "print('dropped')"
+    write_notebook(lab.server.root / NOTEBOOK, *cells)
+    pipe = lab.server.root / PIPE
+    os.mkfifo(pipe)
+    page = await opened(lab, NOTEBOOK)
+    await page.evaluate("void window.jupyterapp.commands.execute('notebook:run-all-cells')")
+    await page.wait_for_function(SHOWS, arg=[0, lines(1)])
+    with pipe.open("w", buffering=1) as run:
+        # It goes on when its page is closed, and another page shows it.
+        await page.close()
+        run.write("1\n2\n")
+        await in_file(lab, NOTEBOOK, has_printed(3))
+        async with Network.to(lab.server.url) as network:
+            page = lab.page = await page_of(page.context)
+            await page.goto(f"{network.url}lab/tree/{NOTEBOOK}?token={lab.server.token}")
+            await shown(page, NOTEBOOK)
+            await page.wait_for_function(SHOWS, arg=[0, lines(3)])
+            prompts = page.locator(".jp-Notebook .jp-Cell .jp-InputPrompt")
+            await expect(prompts.first).to_have_text("[*]:")
+            assert "running" in str(await call(lab, "list_cells", notebook=NOTEBOOK))
+            run.write("3\n")
+            await page.wait_for_function(SHOWS, arg=[0, lines(4)])
 
-    page = lab.page = await opened(lab, "n.ipynb", other)
-    await page.wait_for_function(BEGINS, arg=[0, "0\n1\n2\n"])
-    prompts = page.locator(PROMPT)
-    await expect(prompts.first).to_have_text("[*]:")
-    assert "running" in str(await call(lab, "list_cells", notebook="n.ipynb"))
-    await page.wait_for_function(SHOWS, arg=[0, lines(50)])
-    await expect(prompts).to_have_text(["[1]:", "[2]:", "[3]:", "[ ]:"])
-    await has_run(lab, "n.ipynb", 0, lines(50), 1)
-    await has_run(lab, "n.ipynb", 1, "queued\n", 2)
+            # A page that was away for a moment shows each line once.
+            await network.fails()
+            network.works()
+            run.write("4\n")
+            await page.wait_for_function(SHOWS, arg=[0, lines(5)])
 
-    # It is a notebook like any other, also after the end and for the next page.
-    await page.reload()
-    await shown(page, "n.ipynb")
-    await page.wait_for_function(SHOWS, arg=[0, lines(50)])
-    await expect(prompts).to_have_text(["[1]:", "[2]:", "[3]:", "[ ]:"])
+            # So does one that was away while lines were printed.
+            await network.fails()
+            run.write("5\n")
+            await in_file(lab, NOTEBOOK, has_printed(6))
+            network.works()
+            await page.wait_for_function(SHOWS, arg=[0, lines(6)])
 
+            # And one that was away when the run ended.
+            if not collaboration:
+                await network.fails()
+            run.write("6\n")
+            run.close()
+            await has_run(lab, NOTEBOOK, 0, lines(7), 1)
+            await has_run(lab, NOTEBOOK, 1, "queued\n", 2)
+            network.works()
+            await page.wait_for_function(SHOWS, arg=[0, lines(7)])
+            await expect(prompts).to_have_text(ENDED)
+            await save(lab)
+            await has_run(lab, NOTEBOOK, 0, lines(7), 1)
+            assert await page.get_by_text("File Changed").count() == 0
 
-@asynccontextmanager
-async def running(open_lab: OpenLab, count: int) -> AsyncGenerator[tuple[Lab, Page, Network]]:
-    """A person runs a cell in a page with a connection that a test can cut."""
-    lab, other = await begin(open_lab, CODE.format(count=count))
-    await other.close()
-    async with Network.to(lab.server.url) as network:
-        page = lab.page
-        await page.goto(f"{network.url}lab/tree/n.ipynb?token={lab.server.token}")
-        await shown(page, "n.ipynb")
-        await runs(lab, page)
-        yield lab, page, network
-
-
-@pytest.mark.parametrize("away", [0, 9], ids=["moment", "while"])
-@pytest.mark.proves("fault:tab-lost", "ext:rtc")
-async def test_a_page_that_comes_back_shows_each_line_once(open_lab: OpenLab, away: int) -> None:
-    async with running(open_lab, 50) as (lab, page, network):
-        await network.fails()
-        if away:
-            await in_file(lab, "n.ipynb", lambda cells: len(cells[0].outputs) > 0)
-        network.works()
-        await page.wait_for_function(SHOWS, arg=[0, lines(50)])
-        await expect(page.locator(PROMPT).first).to_have_text("[1]:")
-        await save(lab)
-        await has_run(lab, "n.ipynb", 0, lines(50), 1)
-        await page.wait_for_function(SHOWS, arg=[0, lines(50)])
-        assert await page.get_by_text("File Changed").count() == 0
-
-
-@pytest.mark.proves("fault:tab-lost", "ext:rtc")
-async def test_a_run_that_ended_while_its_page_was_away_is_there_when_it_is_back(
-    open_lab: OpenLab,
-) -> None:
-    async with running(open_lab, 20) as (lab, page, network):
-        await network.fails()
-        await has_run(lab, "n.ipynb", 0, lines(20), 1)
-        network.works()
-        await page.wait_for_function(SHOWS, arg=[0, lines(20)])
-        await expect(page.locator(PROMPT).first).to_have_text("[1]:")
-        await save(lab)
-        await has_run(lab, "n.ipynb", 0, lines(20), 1)
+            # It is a notebook like any other, also for the next page.
+            await page.reload()
+            await shown(page, NOTEBOOK)
+            await page.wait_for_function(SHOWS, arg=[0, lines(7)])
+            await expect(prompts).to_have_text(ENDED)
