@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 
 PYTHON  ?= python3
-# Each takes 8 processor seconds to collect the tests, and 10 for each JupyterLab that it starts.
+# Two run the tests with a browser, one all others (tests/conftest.py). Each takes 4 s to collect the tests.
 WORKERS ?= 3
 TESTS   ?= tests
 
@@ -145,7 +145,7 @@ BESIDE = --beside '$(MAKE) --no-print-directory eslint jest' \
 test: setup ## Run every linter and test
 	@$(MAKE) --no-print-directory ruff pyrefly
 	$(call say,pytest)
-	@$(BIN)/python scripts/tests.py $(BESIDE) $(TESTS) -n $(WORKERS) --dist worksteal
+	@$(BIN)/python scripts/tests.py $(BESIDE) $(TESTS) -n $(WORKERS)
 
 # For each commit. Python is checked whole, with the callers of what changed; of
 # the panel, `tsc` checks everything and eslint what `git` lists as changed since the last commit.
@@ -158,7 +158,7 @@ check: $(VENV)/.all node_modules/.made ## Run linters, unit tests and jest, in u
 	@$(MAKE) --no-print-directory ruff pyrefly
 	$(if $(CHANGED_SCRIPT),@$(JLPM) tsc --project tsconfig.test.json --noEmit && $(JLPM) eslint $(CHANGED_SCRIPT) && $(JLPM) prettier --check $(CHANGED_SCRIPT))
 	@$(JLPM) test
-	@$(BIN)/python -m pytest $(UNIT_TESTS) -n 2 --dist worksteal -q
+	@$(BIN)/python -m pytest $(UNIT_TESTS) -n 2 -q
 
 .PHONY: versions
 versions: $(VENV)/.all $(VENV)/.panel ## Test server and page with the lowest declared versions of Jupyter, and with the newest

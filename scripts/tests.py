@@ -1,6 +1,6 @@
 """Run the tests, and other commands at the same time with a lower priority.
 
-    python scripts/tests.py tests -n 4 --dist worksteal
+    python scripts/tests.py tests -n 4
     python scripts/tests.py --beside 'make lint' --beside 'make jest' tests -n 4
 
 Tests wait for much of their time. The output of a command of `--beside` is shown when it has ended. If

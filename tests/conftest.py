@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
-from itertools import chain, groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +30,7 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.sessions import sessionmanager
 from nbformat import sign
 from traitlets.config import Application, Config
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests import sandboxes
 from tests.harness import end_server
@@ -38,6 +38,12 @@ from tests.kept_kernels import keeping_kernels
 from tests.limits import limit
 
 PYTHONPATH = os.environ.get("PYTHONPATH")
+
+COLLABORATION = {
+    *("test_collaboration", "test_concurrent_editing", "test_one_kernel", "test_outputs"),
+    *("test_page_runs", "test_two_browsers"),
+}
+"""The modules with a browser that open shared notebooks."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,23 +57,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Limits how long tests wait, and spreads the modules with a browser over the whole run.
-
-    Those with a browser keep the processors busy, where most other tests wait for something: run
-    at the same time, they end sooner.
-    """
+    """Limits how long tests wait, and begins with those of a browser, which take longest."""
+    items.sort(key=lambda item: "browser" not in item.path.parts)
     for item in items:
         limit(item)
-    modules = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
-    browser = [tests for tests in modules if "browser" in tests[0].path.parts]
-    other = [tests for tests in modules if "browser" not in tests[0].path.parts]
-    placed = [
-        (place / len(group), tests)
-        for group in (browser, other)
-        for place, tests in enumerate(group)
-    ]
-    placed.sort(key=lambda each: each[0])
-    items[:] = chain.from_iterable(tests for _, tests in placed)
+
+
+class ByServers(LoadScopeScheduling):
+    """Has one worker run the tests that use the same servers: the module's, or JupyterLab's.
+
+    A worker starts a JupyterLab for 4 processor seconds, and a browser for 2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = Path(nodeid.partition("::")[0])
+        if "browser" not in module.parts:
+            return str(module)
+        return "shared" if module.stem in COLLABORATION else "browser"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
+    """Distribute tests among the workers, in order."""
+    config.option.loadscopereorder = False
+    return ByServers(config, log)
 
 
 @pytest.hookimpl(trylast=True)
