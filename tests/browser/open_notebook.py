@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import Page, WebSocket
 from tornado.httpclient import AsyncHTTPClient
 
-from tests.browser.lab import DEADLINE, Lab, new_page
+from tests.browser.lab import DEADLINE, LAUNCHED, Lab, new_page
 
 BOTH = pytest.mark.parametrize("collaboration", [False, True], ids=["alone", "collaboration"])
 """Stories that are the same without jupyter-collaboration and with it."""
@@ -60,12 +60,12 @@ sources => {
 }
 """
 # JupyterLab asks before it closes unsaved work, such as an output that has just arrived. With
-# collaboration the room saves, and nothing is asked.
+# collaboration the room saves it in a moment.
 CLOSE = """
 () => {
   const panel = window.jupyterapp.shell.currentWidget;
   const model = panel?.content?.model;
-  if (model && (model.collaborative || !model.dirty)) {
+  if (model && !model.dirty) {
     panel.close();
   }
   return document.querySelector('.jp-Notebook') === null;
@@ -283,6 +283,12 @@ async def reopened(lab: Lab, path: str) -> None:
     await lab.page.wait_for_function(CLOSE)
     await lab.command("docmanager:open", path=path)
     await shown(lab.page, path)
+
+
+async def close(page: Page) -> None:
+    """A person closes the only open notebook; the launcher comes in its place a moment later."""
+    await page.wait_for_function(CLOSE)
+    await page.wait_for_function(LAUNCHED)
 
 
 async def another(lab: Lab, path: str) -> Page:

@@ -2,66 +2,74 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from playwright.async_api import expect
 
 from tests.browser.agents import NOTEBOOK, Open, gate, write_cells
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DIALOG, Lab
+from tests.browser.lab import DIALOG, Lab, write_notebook
 from tests.browser.open_notebook import (
     BOTH,
     HAS,
     SOURCES,
     has_run,
+    opened,
     saved,
     shown,
     types,
 )
-from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
-
-
-async def begin(lab: Lab, url: str = "", **cells: str) -> Open:
-    """The notebook with its kernel, and the panel in the mode `auto`."""
-    write_cells(lab.server.root, **cells)
-    if url:
-        await lab.page.goto(f"{url}lab/tree/{NOTEBOOK}?token={lab.server.token}")
-        await lab.ready()
-    else:
-        await lab.open(NOTEBOOK)
-    await shown(lab.page, NOTEBOOK)
-    await lab.show_panel()
-    await lab.mode.select_option("auto")
-    return Open(lab)
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 
 @BOTH
-@pytest.mark.proves("ext:rtc", "ext:panel", "fault:concurrent-edit")
-async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_undoes_their_own(
+@pytest.mark.timeout(300)
+@pytest.mark.proves("ext:rtc", "ext:panel", "fault:concurrent-edit", "fault:tab-lost")
+async def test_a_person_and_claude_work_in_one_notebook_and_each_undoes_their_own(
     open_lab: OpenLab, model: ScriptedModel, collaboration: bool
 ) -> None:
     lab = await open_lab(model, collaboration=collaboration)
-    page = lab.page
+    write_cells(lab.server.root, mine0000="a = 1", edited00="print('old')")
+    await opened(lab, NOTEBOOK)
+    await lab.show_panel()
+    await lab.mode.select_option("auto")
     with gate(lab.server.root) as code:
-        seen = await begin(lab, mine0000="a = 1", edited00="print('old')")
-        model.add(
-            Answer.of(ToolUse("read_notebook")),
-            Answer.of(ToolUse("insert_and_execute_cell", {"source": code, "index": 2})),
-            Answer.of(
-                ToolUse("edit_cell", {"cell": "edited00", "old": "old", "new": "new"}),
-                ToolUse("execute_cell", {"cell": "edited00"}),
-            ),
-            Answer.of("Done."),
-        )
-        await types(page, 0, "  # typed")
-        await lab.say("Go.")
-        await seen.toolbar.get_by_role("button", name="Claude is running a cell").wait_for()
-        # Claude saw it: what was typed and is not saved.
-        await types(page, 0, ", and typed on")
+        await begins(lab, model, code)
+    mine = await ends(lab, model, code)
+    if not collaboration:
+        await reloads(lab, model, mine)
+        await opens_another(lab, model)
+    await expect(lab.page.locator(DIALOG)).to_have_count(0)
+
+
+async def begins(lab: Lab, model: ScriptedModel, code: str) -> None:
+    """A person types on while Claude inserts a cell and runs it."""
+    model.add(
+        Answer.of(ToolUse("read_notebook")),
+        Answer.of(ToolUse("insert_and_execute_cell", {"source": code, "index": 2})),
+        Answer.of(
+            ToolUse("edit_cell", {"cell": "edited00", "old": "old", "new": "new"}),
+            ToolUse("execute_cell", {"cell": "edited00"}),
+        ),
+        Answer.of("Done."),
+    )
+    await types(lab.page, 0, "  # typed")
+    await lab.say("Go.")
+    seen = Open(lab)
+    await seen.toolbar.get_by_role("button", name="Claude is running a cell").wait_for()
+    # Claude saw it: what was typed and is not saved.
+    await types(lab.page, 0, ", and typed on")
+
+
+async def ends(lab: Lab, model: ScriptedModel, code: str) -> str:
+    """Claude's turn ends, and each undoes their own changes; what is left of the person's cell."""
+    page = lab.page
     await expect(lab.log.get_by_text("Done.")).to_be_visible()
     await page.keyboard.type("!")
     expected = ["a = 1  # typed, and typed on!", "print('new')", code]
     await page.wait_for_function(HAS, arg=expected)
-    await expect(seen.cells.nth(0).locator(".cm-content")).to_be_focused()
+    await expect(Open(lab).cells.nth(0).locator(".cm-content")).to_be_focused()
     await saved(lab, NOTEBOOK, expected)
     await has_run(lab, NOTEBOOK, 1, "new\n", 2)
     await has_run(lab, NOTEBOOK, 2, "running\n", 1)
@@ -69,6 +77,7 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
     assert "# typed" in read.text
 
     await page.keyboard.press("Control+z")
+    mine: str
     [mine, *theirs] = await page.evaluate(SOURCES)
     assert theirs == expected[1:]
     assert mine != expected[0]
@@ -79,39 +88,56 @@ async def test_a_person_types_on_while_claude_inserts_edits_and_runs_and_each_un
     after = [mine, "print('old')"]
     await page.wait_for_function(HAS, arg=after)
     await saved(lab, NOTEBOOK, after)
-    await expect(page.locator(DIALOG)).to_have_count(0)
+    return mine
 
 
-@pytest.mark.proves("ext:rtc", "ext:panel", "fault:tab-lost")
-async def test_a_reload_in_the_middle_of_a_turn_and_of_its_cell_loses_nothing(
-    open_lab: OpenLab, model: ScriptedModel
-) -> None:
-    lab = await open_lab(model)
-    page = lab.page
+async def reloads(lab: Lab, model: ScriptedModel, mine: str) -> None:
+    """A reload in the middle of a turn and of its cell loses nothing."""
+    page, seen, before = lab.page, Open(lab), len(model.requests)
     with gate(lab.server.root) as code:
-        seen = await begin(lab, mine0000="a = 1", waits000=code)
         model.add(
-            Answer.of(ToolUse("execute_cell", {"cell": "waits000"})),
+            Answer.of(ToolUse("overwrite_cell", {"cell": "edited00", "source": code})),
+            Answer.of(ToolUse("execute_cell", {"cell": "edited00"})),
             Answer.of(ToolUse("insert_cell", {"source": "after = 1", "index": 2})),
-            Answer.of("Done."),
+            Answer.of("All is run."),
         )
-        await lab.say("Go.")
+        await lab.say("Go on.")
         await expect(seen.cells.nth(1).locator(".jp-OutputArea")).to_contain_text("running")
-        await saved(lab, NOTEBOOK, ["a = 1", code])
+        await saved(lab, NOTEBOOK, [mine, code])
         page.on("dialog", lambda dialog: dialog.accept())
         await page.reload()
         await lab.ready()
         await lab.command("tk-ai:show-panel")
-        card = lab.panel.locator('[data-tool="execute_cell"]')
+        card = lab.panel.locator('[data-tool="execute_cell"]').last
         await expect(card.get_by_role("img", name="Running")).to_be_visible()
         await expect(seen.cells.nth(1).locator(".jp-OutputArea")).to_contain_text("running")
         await expect(seen.cells.nth(1).locator(".jp-InputPrompt")).to_have_text("[*]:")
-        await types(page, 0, "  # typed")
-    await expect(lab.log.get_by_text("Done.")).to_have_count(1)
+        await types(page, 0, "  # after")
+    await expect(lab.log.get_by_text("All is run.")).to_have_count(1)
     await expect(card.get_by_role("img", name="Done")).to_be_visible()
-    expected = ["a = 1  # typed", code, "after = 1"]
+    expected = [f"{mine}  # after", code, "after = 1"]
     await page.wait_for_function(HAS, arg=expected)
     await saved(lab, NOTEBOOK, expected)
-    await has_run(lab, NOTEBOOK, 1, "running\n", 1)
-    assert len(model.requests) == 3
-    await expect(page.locator(DIALOG)).to_have_count(0)
+    await has_run(lab, NOTEBOOK, 1, "running\n", 3)
+    assert len(model.requests) == before + 4
+
+
+async def opens_another(lab: Lab, model: ScriptedModel) -> None:
+    """A request about one notebook changes that one while another is in front."""
+    for path, source in (("asked.ipynb", "a = 1"), ("other.ipynb", "o = 1")):
+        write_notebook(lab.server.root / path, source)
+    held = Held(Answer.of(ToolUse("insert_cell", {"source": "done = 1", "index": 1})), after=1)
+    model.add(held, Answer.of("Added."))
+    for path in ("other.ipynb", "asked.ipynb"):
+        await lab.command("docmanager:open", path=path)
+        await shown(lab.page, path)
+    await lab.say("Add a cell.")
+    await asyncio.wait_for(held.held.wait(), 60)
+    await lab.command("docmanager:open", path="other.ipynb")
+    held.go_on.set()
+    await expect(lab.log.get_by_text("Added.")).to_be_visible()
+    assert await lab.page.evaluate(SOURCES) == ["o = 1"]
+    await lab.command("docmanager:open", path="asked.ipynb")
+    await lab.page.wait_for_function(HAS, arg=["a = 1", "done = 1"])
+    await saved(lab, "asked.ipynb", ["a = 1", "done = 1"])
+    assert [cell.source for cell in lab.notebook("other.ipynb").cells] == ["o = 1"]

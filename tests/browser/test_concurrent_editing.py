@@ -1,26 +1,35 @@
-"""A person and an agent edit one open notebook at once, through reloads, closes and lost networks."""
+"""People and an agent edit one notebook at once, through closed pages, a second browser and lost networks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
+from playwright.async_api import Page
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DIALOG, no_dialog, write_notebook
+from tests.browser.lab import DIALOG, Lab, nothing_asked, write_notebook
 from tests.browser.open_notebook import (
     BEGINS,
     CLEAN,
     CLOSE,
     HAS,
     SHOWS,
+    SOURCES,
     WRITE,
     Frames,
     Network,
     another,
     call,
+    changed_twice,
+    close,
     has_run,
+    in_file,
     on_disk,
     opened,
     reads,
@@ -30,185 +39,376 @@ from tests.browser.open_notebook import (
     types,
 )
 
+PATH = "n.ipynb"
 SLOW = "import time\nfor i in range(8):\n    print(i, flush=True)\n    time.sleep(0.5)"
+# Closes also what its room has not saved yet.
+CLOSE_AT_ONCE = CLOSE.replace("!model.dirty", "true")
 ALL = "".join(f"{i}\n" for i in range(8))
 WAIT = 55
 """Seconds for which a call waits for the cell's end: a busy machine may take long."""
 
+PRINTS = r"""
+import sys, time
+from IPython.display import clear_output, display, update_display
+def show(text, name, function=display):
+    function({"text/plain": text}, raw=True, display_id=name)
+    time.sleep(0.05)
+print("cleared")
+clear_output()
+print(1, flush=True)
+print(2, file=sys.stderr, flush=True)
+for done in (10, 50, 99):
+    print(f"\r{done:3}%", end="", flush=True)
+    time.sleep(0.05)
+show("first", "a")
+show("second", "b")
+print(3, flush=True)
+show("now first", "a", update_display)
+print(4, file=sys.stderr, flush=True)
+show("now second", "b", update_display)
+print(5, flush=True)
+"""
+OUTPUTS = [
+    ["stdout", "1\n"],
+    ["stderr", "2\n"],
+    ["stdout", " 99%"],
+    ["display", "now first"],
+    ["display", "now second"],
+    ["stdout", "3\n"],
+    ["stderr", "4\n"],
+    ["stdout", "5\n"],
+]
+# What JupyterLab has of the outputs, what it shows, and what is in the shared document.
+HAS_OUTPUTS = """
+([place, wanted]) => {
+  const of = outputs => JSON.stringify(outputs.map(output =>
+    [output.name ?? 'display', [output.text ?? output.data['text/plain']].flat().join('')]));
+  const { content } = window.jupyterapp.shell.currentWidget;
+  const { outputs, sharedModel } = content.model.cells.get(place);
+  const shown = content.widgets[place].node.querySelectorAll('.jp-OutputArea-output');
+  const texts = JSON.stringify([...shown].map(output => output.textContent.trimEnd()));
+  return of(outputs.toJSON()) === wanted && of(sharedModel.getOutputs()) === wanted
+    && texts === JSON.stringify(JSON.parse(wanted).map(([, text]) => text.trimEnd()));
+}
+"""
+OPEN = """
+async path => {
+  const { commands, shell } = window.jupyterapp;
+  const others = [...shell.widgets('main')];
+  await commands.execute('docmanager:open', { path });
+  // Where nothing else is open, the launcher would come to the front.
+  others.forEach(widget => widget.dispose());
+}
+"""
+DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"
+TRUSTED = "place => window.jupyterapp.shell.currentWidget.content.widgets[place].model.trusted"
 
-@pytest.mark.proves("ext:rtc", "fault:concurrent-edit", "doc:untouched-bytes")
-async def test_an_agent_changes_one_cell_of_an_open_file_and_the_person_goes_on_without_a_dialog(
-    open_lab: OpenLab,
-) -> None:
+
+async def opens(page: Page, path: str) -> None:
+    """Open a notebook in a page instead of the open one."""
+    await page.evaluate(OPEN, path)
+    await shown(page, path)
+
+
+def runs(lab: Lab, source: str, index: int) -> Coroutine[Any, Any, Any]:
+    """An agent adds a cell and runs it."""
+    return call(
+        lab, "insert_and_execute_cell", notebook=PATH, source=source, index=index, wait=WAIT
+    )
+
+
+async def both_see(lab: Lab, pages: list[Page], others: list[str]) -> list[str]:
+    """Both pages show what one person types and what an agent does, each output once and in its place.
+
+    Args:
+        lab: The lab of the first page.
+        pages: The pages.
+        others: The sources of the cells in the notebook.
+
+    Returns:
+        The sources afterwards, with two more at the beginning.
+    """
+    await call(lab, "insert_cell", notebook=PATH, source="a = 1", index=0)
+    await pages[0].wait_for_function(HAS, arg=["a = 1", *others])
+    await types(pages[0], 0, "  # typed")
+    await reads(lab, PATH, "# typed")
+    assert (await runs(lab, PRINTS, 1))["status"] == "ok"
+    sources = ["a = 1  # typed", PRINTS, *others]
+    wanted = json.dumps(OUTPUTS, separators=(",", ":"))
+    for page in pages:
+        await page.wait_for_function(HAS, arg=sources)
+        await page.wait_for_function(HAS_OUTPUTS, arg=[1, wanted])
+        assert await page.evaluate(TRUSTED, 1) is False
+        await nothing_asked(page)
+    await saved(lab, PATH, sources)
+
+    def are_stored(cells: list[Any]) -> bool:
+        return [
+            [output.get("name", "display"), output.get("text") or output.data["text/plain"]]
+            for output in cells[1].outputs
+        ] == OUTPUTS
+
+    await in_file(lab, PATH, are_stored)
+    return sources
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit", "fault:tab-lost", "doc:untouched-bytes")
+async def test_a_person_and_an_agent_lose_nothing_in_one_file(open_lab: OpenLab) -> None:
     lab = await open_lab()
-    file = lab.server.root / "n.ipynb"
-    write_notebook(file, "a = 1", "b = 2", "print(3)")
-    file.write_text(json.dumps(json.loads(file.read_text()), indent=7))
-    page = await opened(lab, "n.ipynb")
-    before = file.read_text()
-    await call(lab, "read_notebook", notebook="n.ipynb")
-    await call(lab, "edit_cell", notebook="n.ipynb", cell=1, old="2", new="3")
-    assert file.read_text() == before.replace("b = 2", "b = 3")
-    await page.wait_for_function(HAS, arg=["a = 1", "b = 3", "print(3)"])
-    await page.wait_for_function(CLEAN)
-    await call(lab, "execute_cell", notebook="n.ipynb", cell=2, wait=WAIT)
-    await has_run(lab, "n.ipynb", 2, "3\n", 1)
-    assert '\n       "cells"' in file.read_text()
-    await types(page, 1, "  # typed")
-    await call(lab, "edit_cell", notebook="n.ipynb", cell=0, old="1", new="2")
-    await saved(lab, "n.ipynb", ["a = 2", "b = 3  # typed", "print(3)"])
-    await types(page, 1, "!")
-    await saved(lab, "n.ipynb", ["a = 2", "b = 3  # typed!", "print(3)"])
-    await no_dialog(page)
-
-
-@pytest.mark.proves("ext:rtc", "fault:tab-lost")
-async def test_a_notebook_that_is_closed_and_opened_again_in_the_middle_of_a_cell_is_complete(
-    open_lab: OpenLab,
-) -> None:
-    lab = await open_lab()
-    write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
-    page = await opened(lab, "n.ipynb")
-    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT))
-    await page.wait_for_function(BEGINS, arg=[0, "0\n1\n"])
-    await saved(lab, "n.ipynb", [SLOW, "b = 2"])
-    await page.wait_for_function(CLOSE)
-    ran = await running
-    assert ran["status"] == "ok"
-    await lab.command("docmanager:open", path="n.ipynb")
-    await shown(page, "n.ipynb")
-    await page.wait_for_function(SHOWS, arg=[0, ALL])
-    await has_run(lab, "n.ipynb", 0, ALL, 1)
-    await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
-    await page.wait_for_function(HAS, arg=[SLOW, "b = 2", "c = 3"])
-    await no_dialog(page)
-
-
-@pytest.mark.proves("ext:rtc", "fault:tab-lost")
-async def test_a_run_and_edits_go_on_when_the_page_that_answers_is_closed(
-    open_lab: OpenLab,
-) -> None:
-    """Nothing is lost or doubled in the other browser and in the file."""
-    lab = await open_lab(collaboration=True)
-    write_notebook(lab.server.root / "n.ipynb", "a = 1", SLOW)
-    first = await opened(lab, "n.ipynb")
-    second = await another(lab, "n.ipynb")
-    await types(first, 0, "  # one")
-    await second.wait_for_function(HAS, arg=["a = 1  # one", SLOW])
-    # The page that was used last answers.
-    await types(second, 0, ", two")
-    running = asyncio.create_task(call(lab, "execute_cell", notebook="n.ipynb", cell=1, wait=WAIT))
-    await first.wait_for_function(BEGINS, arg=[1, "0"])
-    await second.close()
-    await call(lab, "insert_cell", notebook="n.ipynb", source="b = 2", index=0)
-    assert lab.notebook("n.ipynb").cells[0].source == "b = 2"
-    assert (await running)["status"] == "ok"
-    sources = ["b = 2", "a = 1  # one, two", SLOW]
-    await first.wait_for_function(HAS, arg=sources)
-    await first.wait_for_function(SHOWS, arg=[2, ALL])
-    await has_run(lab, "n.ipynb", 2, ALL, 1)
-    await on_disk(lab, "n.ipynb", sources)
-    await call(lab, "undo", notebook="n.ipynb")
-    await first.wait_for_function(HAS, arg=sources[1:])
-
-
-@pytest.mark.proves("ext:rtc", "fault:tab-lost")
-async def test_a_browser_that_is_offline_for_a_while_loses_nothing(open_lab: OpenLab) -> None:
-    lab = await open_lab()
-    write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
     async with Network.to(lab.server.url) as network:
         page, frames = lab.page, Frames()
         page.on("websocket", frames.follow)
-        await page.goto(f"{network.url}lab/tree/n.ipynb?token={lab.server.token}")
-        await shown(page, "n.ipynb")
-        running = asyncio.create_task(
-            call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT)
-        )
-        await page.wait_for_function(BEGINS, arg=[0, "0\n"])
-        await network.fails()
-        await running
-        network.works()
-        await page.wait_for_function(SHOWS, arg=[0, ALL])
-        await save(lab)
-
-        is_dirty = page.evaluate(WRITE, [1, "  # typed"])
-        await frames.next(lambda frame: '"dirty":true' in frame, is_dirty)
-        await network.fails()
-        await page.evaluate(WRITE, [1, " offline"])
-        # The file counts, and the page merges it with what is unsaved.
-        await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
-        network.works()
-        await frames.next(lambda frame: '"listed"' in frame)
-        expected = [SLOW, "b = 2  # typed offline", "c = 3"]
-        await page.wait_for_function(HAS, arg=expected)
-        await frames.next(lambda frame: '"dirty":false' in frame, save(lab))
-        stored = lab.notebook("n.ipynb").cells
-        assert [cell.source for cell in stored] == expected
-        assert stored[0].outputs[0].text == ALL
-        assert await page.get_by_text("File Changed").count() == 0
+        sources = await edits_one_cell(lab, network)
+        await closes_and_opens(lab, sources)
+        second = await another(lab, PATH)
+        sources = await both_see(lab, [page, second], sources)
+        await both_type(lab, [page, second])
+        await second.context.close()
+        sources = await changes_the_same(lab, sources)
+        await goes_offline(lab, network, frames, sources)
 
 
-@pytest.mark.proves("ext:rtc", "fault:tab-lost", "fault:concurrent-edit")
-async def test_with_collaboration_offline_edits_are_merged_with_others_edits(
-    open_lab: OpenLab,
-) -> None:
-    lab = await open_lab(collaboration=True)
-    write_notebook(lab.server.root / "n.ipynb", SLOW, "b = 2")
-    async with Network.to(lab.server.url) as network:
-        page = lab.page
-        await page.goto(f"{network.url}lab/tree/n.ipynb?token={lab.server.token}")
-        await shown(page, "n.ipynb")
-        running = asyncio.create_task(
-            call(lab, "execute_cell", notebook="n.ipynb", cell=0, wait=WAIT)
-        )
-        await page.wait_for_function(BEGINS, arg=[0, "0\n"])
-        await network.fails()
-        await page.evaluate(WRITE, [0, "  # offline too"])
-        await page.evaluate(WRITE, [1, "  # offline"])
-        await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
-        await running
-        network.works()
-        expected = [f"{SLOW}  # offline too", "b = 2  # offline", "c = 3"]
-        await page.wait_for_function(HAS, arg=expected)
-        await page.wait_for_function(SHOWS, arg=[0, ALL])
-        await reads(lab, "n.ipynb", "# offline")
-        await saved(lab, "n.ipynb", expected)
-        await has_run(lab, "n.ipynb", 0, ALL, 1)
+async def edits_one_cell(lab: Lab, network: Network) -> list[str]:
+    """An agent changes one cell of a file, and the person goes on; the sources afterwards."""
+    file, page = lab.server.root / PATH, lab.page
+    write_notebook(file, "a = 1", "b = 2", "print(3)", SLOW)
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=7))
+    await page.goto(f"{network.url}lab/tree/{PATH}?token={lab.server.token}")
+    await shown(page, PATH)
+    before = file.read_text()
+    await call(lab, "read_notebook", notebook=PATH)
+    await call(lab, "edit_cell", notebook=PATH, cell=1, old="2", new="3")
+    assert file.read_text() == before.replace("b = 2", "b = 3")
+    await page.wait_for_function(HAS, arg=["a = 1", "b = 3", "print(3)", SLOW])
+    await page.wait_for_function(CLEAN)
+    await call(lab, "execute_cell", notebook=PATH, cell=2, wait=WAIT)
+    await has_run(lab, PATH, 2, "3\n", 1)
+    assert '\n       "cells"' in file.read_text()
+    await types(page, 1, "  # typed")
+    await call(lab, "edit_cell", notebook=PATH, cell=0, old="1", new="2")
+    await saved(lab, PATH, ["a = 2", "b = 3  # typed", "print(3)", SLOW])
+    await types(page, 1, "!")
+    sources = ["a = 2", "b = 3  # typed!", "print(3)", SLOW]
+    await saved(lab, PATH, sources)
+    return sources
 
 
-@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_with_collaboration_text_typed_just_before_the_page_closes_is_kept(
-    open_lab: OpenLab,
-) -> None:
-    lab = await open_lab(collaboration=True)
-    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
-    page = await opened(lab, "n.ipynb")
-    await page.evaluate(WRITE, [1, "  # typed"])
-    await page.wait_for_function(CLOSE)
-    await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
-    await on_disk(lab, "n.ipynb", ["a = 1", "b = 2  # typed", "c = 3"])
+async def closes_and_opens(lab: Lab, sources: list[str]) -> None:
+    """The notebook is closed and opened again in the middle of its last cell."""
+    page, last = lab.page, len(sources) - 1
+    running = asyncio.create_task(call(lab, "execute_cell", notebook=PATH, cell=last, wait=WAIT))
+    await page.wait_for_function(BEGINS, arg=[last, "0\n1\n"])
+    await saved(lab, PATH, sources)
+    await close(page)
+    assert (await running)["status"] == "ok"
+    await lab.command("docmanager:open", path=PATH)
+    await shown(page, PATH)
+    await page.wait_for_function(SHOWS, arg=[last, ALL])
+    await has_run(lab, PATH, last, ALL, 2)
 
 
-@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
-async def test_where_a_person_and_a_program_changed_the_same_an_agent_gets_an_error_and_the_person_is_asked(
-    open_lab: OpenLab,
-) -> None:
-    lab = await open_lab()
-    file = lab.server.root / "n.ipynb"
-    write_notebook(file, "a = 1", "b = 2")
-    page = await opened(lab, "n.ipynb")
-    await types(page, 0, "  # typed")
-    file.write_text(file.read_text().replace("a = 1", "a = 2"))
-    refused = await call(lab, "insert_cell", status=500, notebook="n.ipynb", source="c = 3")
+async def both_type(lab: Lab, pages: list[Page]) -> None:
+    """Where two pages have unsaved changes of one file, an agent gets an error."""
+    path = "both.ipynb"
+    write_notebook(lab.server.root / path, "a = 1", "b = 2")
+    for place, page in enumerate(pages):
+        await opens(page, path)
+        await types(page, place, "  # typed")
+    await pages[1].wait_for_function(DIRTY)
+    await changed_twice(lab, path)
+    refused = await call(lab, "insert_cell", 409, notebook=path, source="c = 3")
+    assert refused["error"]["code"] == "open_twice"
+    assert await pages[0].evaluate(SOURCES) == ["a = 1  # typed", "b = 2"]
+    assert await pages[1].evaluate(SOURCES) == ["a = 1", "b = 2  # typed"]
+    for page in pages:
+        await nothing_asked(page)
+
+
+async def changes_the_same(lab: Lab, sources: list[str]) -> list[str]:
+    """Where a person and a program changed the same, an agent gets an error and the person is asked."""
+    file, page = lab.server.root / PATH, lab.page
+    await opens(page, PATH)
+    await page.wait_for_function(HAS, arg=sources)
+    await types(page, 0, ", twice")
+    file.write_text(file.read_text().replace("a = 1  # typed", "a = 9"))
+    refused = await call(lab, "insert_cell", 500, notebook=PATH, source="c = 3")
     assert refused["error"]["code"] == "save_failed"
     await page.keyboard.press("Control+s")
     dialog = page.locator(DIALOG, has_text="File Changed")
     await dialog.wait_for()
     # However long that stands, nobody waits for it.
-    assert "# typed" in (await call(lab, "read_notebook", notebook="n.ipynb"))["text"]
-    await call(lab, "insert_cell", status=500, notebook="n.ipynb", source="c = 3")
+    assert ", twice" in (await call(lab, "read_notebook", notebook=PATH))["text"]
+    await call(lab, "insert_cell", 500, notebook=PATH, source="c = 3")
     await dialog.get_by_role("button", name="Revert").click()
-    await page.wait_for_function(HAS, arg=["a = 2", "b = 2"])
-    await call(lab, "insert_cell", notebook="n.ipynb", source="c = 3")
-    await page.wait_for_function(HAS, arg=["a = 2", "b = 2", "c = 3"])
-    assert [cell.source for cell in lab.notebook("n.ipynb").cells] == ["a = 2", "b = 2", "c = 3"]
+    await page.wait_for_function(HAS, arg=["a = 9", *sources[1:]])
+    await call(lab, "insert_cell", notebook=PATH, source="c = 3", index=0)
+    after = ["c = 3", "a = 9", *sources[1:]]
+    await page.wait_for_function(HAS, arg=after)
+    assert [cell.source for cell in lab.notebook(PATH).cells] == after
+    return after
+
+
+async def goes_offline(lab: Lab, network: Network, frames: Frames, sources: list[str]) -> None:
+    """A browser is offline for a while, in the middle of a cell and with unsaved text."""
+    page = lab.page
+    running = asyncio.create_task(runs(lab, SLOW, 0))
+    await page.wait_for_function(BEGINS, arg=[0, "0\n"])
+    await network.fails()
+    await running
+    network.works()
+    await page.wait_for_function(SHOWS, arg=[0, ALL])
+    await save(lab)
+    is_dirty = page.evaluate(WRITE, [1, "  # typed"])
+    await frames.next(lambda frame: '"dirty":true' in frame, is_dirty)
+    await network.fails()
+    await page.evaluate(WRITE, [1, " offline"])
+    # The file counts, and the page merges it with what is unsaved.
+    await call(lab, "insert_cell", notebook=PATH, source="d = 4", index=2)
+    network.works()
+    await frames.next(lambda frame: '"listed"' in frame)
+    expected = [SLOW, f"{sources[0]}  # typed offline", "d = 4", *sources[1:]]
+    await page.wait_for_function(HAS, arg=expected)
+    await frames.next(lambda frame: '"dirty":false' in frame, save(lab))
+    stored = lab.notebook(PATH).cells
+    assert [cell.source for cell in stored] == expected
+    assert stored[0].outputs[0].text == ALL
+    assert await page.get_by_text("File Changed").count() == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit", "fault:tab-lost")
+async def test_people_and_an_agent_lose_nothing_in_a_shared_document(open_lab: OpenLab) -> None:
+    lab = await open_lab(collaboration=True)
+    write_notebook(lab.server.root / PATH, "b = 2")
+    async with Network.to(lab.server.url) as network:
+        first = lab.page
+        await first.goto(f"{network.url}lab/tree/{PATH}?token={lab.server.token}")
+        await shown(first, PATH)
+        second = await another(lab, PATH)
+
+        # Both see what one person types and what an agent does.
+        [mine, *others] = await both_see(lab, [first, second], ["b = 2"])
+
+        # What both have typed is merged, and an agent goes on.
+        await types(first, 0, "  # one")
+        mine += "  # one"
+        await second.wait_for_function(HAS, arg=[mine, *others])
+        # The page that was used last answers.
+        await types(second, 0, ", two")
+        mine += ", two"
+        await reads(lab, PATH, ", two")
+        await nothing_asked(first)
+        await nothing_asked(second)
+
+        # The page that answers is closed in the middle of a cell.
+        running = asyncio.create_task(runs(lab, SLOW, 0))
+        await first.wait_for_function(BEGINS, arg=[0, "0"])
+        await second.close()
+        await call(lab, "insert_cell", notebook=PATH, source="c = 3", index=0)
+        assert lab.notebook(PATH).cells[0].source == "c = 3"
+        assert (await running)["status"] == "ok"
+        sources = ["c = 3", SLOW, mine, *others]
+        await first.wait_for_function(HAS, arg=sources)
+        await first.wait_for_function(SHOWS, arg=[1, ALL])
+        await has_run(lab, PATH, 1, ALL, 2)
+        await on_disk(lab, PATH, sources)
+        await call(lab, "undo", notebook=PATH)
+        sources = sources[1:]
+        await first.wait_for_function(HAS, arg=sources)
+
+        # What is typed offline, in the middle of a cell, is merged with what an agent does.
+        running = asyncio.create_task(runs(lab, SLOW, 0))
+        await first.wait_for_function(BEGINS, arg=[0, "0\n"])
+        await first.wait_for_function(HAS, arg=[SLOW, *sources])
+        await network.fails()
+        await first.evaluate(WRITE, [0, "  # offline too"])
+        await first.evaluate(WRITE, [2, "  # offline"])
+        await call(lab, "insert_cell", notebook=PATH, source="d = 4", index=0)
+        await running
+        network.works()
+        sources = ["d = 4", f"{SLOW}  # offline too", SLOW, f"{mine}  # offline", *others]
+        await first.wait_for_function(HAS, arg=sources)
+        await first.wait_for_function(SHOWS, arg=[1, ALL])
+        await reads(lab, PATH, "# offline")
+        await saved(lab, PATH, sources)
+        await has_run(lab, PATH, 1, ALL, 3)
+
+        # Text that was typed just before the page closes is kept.
+        await first.evaluate(WRITE, [0, "  # last"])
+        await first.wait_for_function(CLOSE_AT_ONCE)
+        await call(lab, "insert_cell", notebook=PATH, source="e = 5", index=0)
+        await on_disk(lab, PATH, ["e = 5", "d = 4  # last", *sources[1:]])
+
+
+SOAK = 600
+"""Seconds."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK + 300)
+@pytest.mark.proves("ext:rtc", "fault:concurrent-edit")
+async def test_ten_minutes_of_two_people_and_an_agent_lose_and_double_nothing(
+    open_lab: OpenLab,
+) -> None:
+    """Edits, runs, undo, reloads, a page that is closed and one that is frozen, in random order."""
+    lab = await open_lab(collaboration=True)
+    write_notebook(lab.server.root / "n.ipynb", "# one:", "# two:", "# agent: 0")
+    pages = [await opened(lab, "n.ipynb"), await another(lab, "n.ipynb")]
+    sources, outputs = ["# one:", "# two:", "# agent: 0"], dict[str, str]()
+    done = Counter[str]()
+    chance, clock = random.Random(7), asyncio.get_running_loop().time
+    end = clock() + SOAK
+    while clock() < end:
+        number = sum(done.values())
+        action = chance.choice(
+            ("one", "two", "one", "two", "edit", "run", "run", "undo", "reload", "close", "freeze")
+        )
+        done[action] += 1
+        if action in ("one", "two"):
+            place = ("one", "two").index(action)
+            await pages[place].evaluate(WRITE, [place, f" {number}"])
+            sources[place] += f" {number}"
+            await reads(lab, "n.ipynb", sources[place])
+        elif action == "edit":
+            sources[2] = f"# agent: {number}"
+            await call(lab, "overwrite_cell", notebook="n.ipynb", cell=2, source=sources[2])
+        elif action == "run":
+            await _runs(lab, number, sources, outputs)
+        elif action == "undo":
+            await call(lab, "insert_cell", notebook="n.ipynb", source="gone", index=len(sources))
+            await call(lab, "undo", notebook="n.ipynb")
+        elif action == "reload":
+            await pages[1].reload()
+            await shown(pages[1], "n.ipynb")
+        elif action == "close":
+            await pages[1].context.close()
+            await _runs(lab, number, sources, outputs)
+            pages[1] = await another(lab, "n.ipynb")
+        else:
+            session = await pages[1].context.new_cdp_session(pages[1])
+            await session.send("Page.setWebLifecycleState", {"state": "frozen"})
+            await _runs(lab, number, sources, outputs)
+            await session.send("Page.setWebLifecycleState", {"state": "active"})
+            await session.detach()
+        for page in pages:
+            await page.wait_for_function(HAS, arg=sources)
+    await saved(lab, "n.ipynb", sources)
+    expected = [(source, [text]) for source, text in outputs.items()]
+
+    def check(cells: list[Any]) -> bool:
+        found = [(cell.source, [output.text for output in cell.outputs]) for cell in cells[3:]]
+        return found == expected and len({cell.id for cell in cells}) == len(cells)
+
+    # The outputs of the last run are saved within a second.
+    await in_file(lab, "n.ipynb", check)
+
+
+async def _runs(lab: Lab, number: int, sources: list[str], outputs: dict[str, str]) -> None:
+    """An agent adds a cell at the end and runs it."""
+    source = f"print({number})"
+    place = len(sources)
+    ran = await call(lab, "insert_and_execute_cell", notebook="n.ipynb", source=source, index=place)
+    assert ran["status"] == "ok", ran
+    sources.append(source)
+    outputs[source] = f"{number}\n"

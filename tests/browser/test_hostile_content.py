@@ -11,7 +11,7 @@ from playwright.async_api import Dialog, Page, Request, expect
 from tests.browser.agents import NOTEBOOK, Agent, Open, write_cells
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import save
+from tests.browser.open_notebook import close, save, shown
 from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
 
 AWAY = "http://elsewhere.invalid"
@@ -64,6 +64,7 @@ from IPython.display import HTML
 HTML("<script>window.{name} = 1</script>" + "by " + "{name}")
 """
 CALL = ToolUse("list_cells")
+SUMMARIES = "summary:not([data-tool=list_cells] *)"
 COMMANDS = "[data-commandlinker-command]"
 NAME = "<img src=x onerror=window.pwned=1>.ipynb"
 
@@ -104,28 +105,7 @@ def watch(lab: Lab) -> Iterator[Watch]:
 
 
 @pytest.mark.proves("threat:html")
-async def test_nothing_that_a_model_says_runs_or_fetches_anything(
-    lab: Lab, model: ScriptedModel, watch: Watch
-) -> None:
-    write_notebook(lab.server.root / "sales.ipynb", "1")
-    # Each piece is a separate message, so that none is inside markup that another one opens.
-    model.add(*(Answer.of(f"{text}\n\nPiece {place}.", CALL) for place, text in enumerate(CORPUS)))
-    model.add(Answer.of("All is said."))
-    await lab.open("sales.ipynb")
-    await lab.show_panel()
-    await lab.say("\n\n".join(["<b onclick='window.pwned = 1'>Say</b>", *CORPUS]))
-    await expect(lab.log.get_by_text("All is said.")).to_be_visible()
-    for place in range(len(CORPUS)):
-        await expect(lab.log.get_by_text(f"Piece {place}.", exact=False).first).to_be_visible()
-    for link in await lab.log.locator("a").all():
-        assert not (await link.get_attribute("href") or "").startswith("javascript:")
-    loading = lab.log.locator(f"script, iframe, object, embed, form, style, link, {COMMANDS}")
-    assert [await each.evaluate("node => node.outerHTML") for each in await loading.all()] == []
-    await watch.nothing()
-
-
-@pytest.mark.proves("threat:html")
-async def test_nothing_in_file_names_calls_and_outputs_runs_or_fetches_anything_in_the_panel(
+async def test_nothing_in_messages_file_names_calls_and_outputs_runs_or_fetches_anything(
     lab: Lab, model: ScriptedModel, watch: Watch
 ) -> None:
     """The notebook is not open: what JupyterLab shows of one is for JupyterLab to say."""
@@ -134,6 +114,8 @@ async def test_nothing_in_file_names_calls_and_outputs_runs_or_fetches_anything_
     write_notebook(lab.server.root / NAME, whole)
     shown = f"from IPython.display import HTML, display\ndisplay(HTML({whole!r}))\nprint({whole!r})"
     hostile = {"notebook": NAME, "index": 0}
+    # Each piece is a separate message, so that none is inside markup that another one opens.
+    model.add(*(Answer.of(f"{text}\n\nPiece {place}.", CALL) for place, text in enumerate(CORPUS)))
     model.add(
         Answer.of(
             ToolUse("read_notebook", {"notebook": NAME}),
@@ -143,14 +125,21 @@ async def test_nothing_in_file_names_calls_and_outputs_runs_or_fetches_anything_
                 "insert_and_execute_cell", {**hostile, "source": f"raise ValueError({whole!r})"}
             ),
         ),
-        Answer.of("All is read."),
+        Answer.of("All is said."),
     )
     await lab.open("sales.ipynb")
     await lab.show_panel()
     await lab.mode.select_option("auto")
-    await lab.say("Read it.")
-    await expect(lab.log.get_by_text("All is read.")).to_be_visible()
-    for summary in await lab.panel.locator("summary").all():
+    await lab.say("\n\n".join(["<b onclick='window.pwned = 1'>Say</b>", *CORPUS]))
+    await expect(lab.log.get_by_text("All is said.")).to_be_visible()
+    for place in range(len(CORPUS)):
+        await expect(lab.log.get_by_text(f"Piece {place}.", exact=False).first).to_be_visible()
+    for link in await lab.log.locator("a").all():
+        assert not (await link.get_attribute("href") or "").startswith("javascript:")
+    loading = lab.log.locator(f"script, iframe, object, embed, form, style, link, {COMMANDS}")
+    assert [await each.evaluate("node => node.outerHTML") for each in await loading.all()] == []
+    await watch.nothing()
+    for summary in await lab.panel.locator(SUMMARIES).all():
         if await summary.is_visible():
             await summary.click()
     await watch.nothing()
@@ -161,10 +150,24 @@ async def test_nothing_runs_that_an_agent_writes_into_the_notebook_that_is_open_
     open_lab: OpenLab,
 ) -> None:
     lab = await open_lab()
-    write_cells(lab.server.root, trusted0="print('by a person')", shows000="2")
-    page = lab.page
+    write_cells(lab.server.root, first000=SCRIPT.format(name="mine"), shows000="2")
+    seen, agent, page = Open(lab), Agent(lab), lab.page
     await lab.open(NOTEBOOK)
-    seen, agent = Open(lab), Agent(lab)
+    await seen.run(0)
+    output = seen.cells.filter(has_text="<script>").locator(".jp-OutputArea-output")
+    await expect(output).to_contain_text("by mine")
+    # JupyterLab trusts a cell that the person has run.
+    await page.wait_for_function("() => window.mine === 1")
+
+    # An agent's run in a trusted cell is not trusted.
+    await agent.changes("first000", SCRIPT.format(name="pwned"))
+    await agent("execute_cell", cell="first000")
+    await expect(output).to_contain_text("by pwned")
+    await opens_again(lab)
+    await expect(output).to_contain_text("by pwned")
+    assert await page.evaluate("() => window.pwned") is None
+
+    # Nor is what it writes and shows in other cells.
     for text in CORPUS:
         await agent("insert_cell", source=text, index=0, cell_type="markdown")
     whole = "\n\n".join(CORPUS)
@@ -172,34 +175,14 @@ async def test_nothing_runs_that_an_agent_writes_into_the_notebook_that_is_open_
     await agent("execute_cell", cell="shows000")
     await expect(seen.cells.last).to_contain_text("All is shown.")
     assert await page.evaluate("() => window.pwned") is None
-    await save(lab)
-    await page.reload()
-    await lab.ready()
+    await opens_again(lab)
     await expect(seen.cells.last).to_contain_text("All is shown.")
     assert await page.evaluate("() => window.pwned") is None
 
 
-@pytest.mark.proves("threat:html")
-async def test_outputs_of_an_agents_run_in_a_trusted_cell_are_not_trusted(
-    open_lab: OpenLab,
-) -> None:
-    # JupyterLab's server remembers what was trusted.
-    lab = await open_lab(own=True)
-    write_cells(lab.server.root, first000=SCRIPT.format(name="mine"))
-    seen, agent, page = Open(lab), Agent(lab), lab.page
-    await lab.open(NOTEBOOK)
-    await seen.run(0)
-    output = seen.cells.nth(0).locator(".jp-OutputArea-output")
-    await expect(output).to_contain_text("by mine")
-    # JupyterLab trusts a cell that the person has run.
-    await page.wait_for_function("() => window.mine === 1")
-
-    await agent.changes("first000", SCRIPT.format(name="pwned"))
-    await agent("execute_cell", cell="first000")
-    await expect(output).to_contain_text("by pwned")
-    assert await page.evaluate("() => window.pwned") is None
+async def opens_again(lab: Lab) -> None:
+    """A person saves the notebook, closes it, and opens it again."""
     await save(lab)
-    await page.reload()
-    await lab.ready()
-    await expect(output).to_contain_text("by pwned")
-    assert await page.evaluate("() => window.pwned") is None
+    await close(lab.page)
+    await lab.command("docmanager:open", path=NOTEBOOK)
+    await shown(lab.page, NOTEBOOK)

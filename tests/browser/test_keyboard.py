@@ -92,26 +92,6 @@ async def test_everything_is_done_by_the_keyboard_alone(
     await asks_another_agent(lab, keys)
 
 
-async def test_the_keyboard_stays_in_the_panel_when_a_pressed_button_is_gone(
-    lab: Lab, model: ScriptedModel
-) -> None:
-    write_notebook(lab.server.root / "sales.ipynb", "first = 1")
-    await lab.open("sales.ipynb")
-    await lab.show_panel()
-    keys = Keys(lab.page)
-    model.add(Held(Answer.of("It is about sales, in one cell."), after=4), Answer.of("Gladly."))
-    await lab.panel.get_by_role("button", name="Explain this notebook").click()
-    await expect(lab.message_box).to_be_focused()
-    await expect(lab.log.get_by_text("It is")).to_be_visible()
-    await lab.panel.get_by_role("button", name="Stop").click()
-    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
-    await expect(lab.message_box).to_be_focused()
-    await keys.type("Go on, please.")
-    await lab.panel.get_by_role("button", name="Send", exact=True).click()
-    await expect(lab.message_box).to_be_focused()
-    await expect(lab.log.get_by_text("Gladly.")).to_be_visible()
-
-
 async def writes(lab: Lab, keys: Keys, model: ScriptedModel) -> None:
     """Opens the panel, chooses who answers and what goes with the message, and sends it."""
     await keys.press("Control+Alt+C")

@@ -9,7 +9,7 @@ from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tests.browser.open_notebook import HAS, SHOWS, call, has_run, save, saved, types
 from tests.browser.pictures import picture
-from tests.support.scripted_model import Answer, ScriptedModel, ToolUse
+from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 CONFIG = """
 c.ServerApp.jpserver_extensions.update({"notebook": True, "notebook_shim": True})
@@ -35,17 +35,39 @@ async def opened(lab: Lab, path: str) -> Page:
 
 
 @pytest.mark.proves("ext:notebook7")
-async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
+async def test_the_chat_works_next_to_the_file_browser_and_in_the_open_notebook(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(model, config=CONFIG)
+    await answers_about_files(lab, model)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
+    await opened(lab, "n.ipynb")
+    await works_in_the_notebook(lab, model)
+    await reloads(lab, model)
+
+
+async def answers_about_files(lab: Lab, model: ScriptedModel) -> None:
+    """The chat is shown next to the file browser."""
+    model.add(Answer.of("No files yet."))
+    page = lab.page
+    await page.goto(f"{lab.server.url}tree?token={lab.server.token}")
+    await page.wait_for_function(READY)
+    await page.evaluate("() => window.jupyterapp.started")
+    # Shortcuts come with the settings, which are read last.
+    await page.wait_for_function(BOUND)
+    await page.keyboard.press("Control+Alt+c")
+    await lab.say("Which files are there?")
+    await expect(lab.log.get_by_text("No files yet.")).to_be_visible()
+
+
+async def works_in_the_notebook(lab: Lab, model: ScriptedModel) -> None:
+    """The chat is at the right, and works in the open notebook."""
+    page, before = lab.page, len(model.requests)
     model.add(
         Answer.of(ToolUse("read_notebook")),
         Answer.of(ToolUse("insert_and_execute_cell", {"source": "print(6 * 7)", "index": 2})),
         Answer.of("It is **42**."),
     )
-    page = await opened(lab, "n.ipynb")
     await types(page, 0, "  # typed")
     await page.get_by_role("button", name="Chat with Claude about this notebook").click()
     await lab.message_box.wait_for()
@@ -60,7 +82,7 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
     await lab.say("What is six times seven?")
 
     await expect(lab.log.get_by_text("It is 42.")).to_be_visible()
-    assert "# typed" in model.requests[1].tool_results[0].text
+    assert "# typed" in model.requests[before + 1].tool_results[0].text
     expected = ["a = 1  # typed", "b = 2", "print(6 * 7)"]
     await page.wait_for_function(HAS, arg=expected)
     await page.wait_for_function(SHOWS, arg=[2, "42\n"])
@@ -78,14 +100,11 @@ async def test_the_chat_is_at_the_right_and_works_in_the_open_notebook(
     await page.wait_for_function(HAS, arg=expected[:2])
 
 
-@pytest.mark.proves("ext:notebook7")
-async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
-    open_lab: OpenLab, model: ScriptedModel
-) -> None:
-    lab = await open_lab(model, config=CONFIG)
-    write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
-    model.add(Answer.of("Here."))
-    page = await opened(lab, "n.ipynb")
+async def reloads(lab: Lab, model: ScriptedModel) -> None:
+    """Kept changes, the draft and an answer in its middle survive a reload."""
+    page = lab.page
+    held = Held(Answer.of("One, two, three, four, five, six, seven, eight."), after=4)
+    model.add(held)
     await call(lab, "read_notebook", notebook="n.ipynb")
     for cell in (0, 1):
         await call(lab, "overwrite_cell", notebook="n.ipynb", cell=cell, source=f"c = {cell}")
@@ -98,9 +117,8 @@ async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
         .click()
     )
     await expect(marks).to_have_count(1)
-    await page.get_by_role("button", name="Chat with Claude about this notebook").click()
-    await lab.say("Where are you?")
-    await expect(lab.log.get_by_text("Here.")).to_be_visible()
+    await lab.say("Count.")
+    await expect(lab.log.get_by_text("One,")).to_be_visible()
     await lab.message_box.fill("A draft")
     await save(lab)
 
@@ -108,22 +126,7 @@ async def test_kept_changes_the_chat_and_the_draft_survive_a_reload(
     await page.wait_for_function(READY)
     await expect(marks).to_have_count(1)
     await lab.command("tk-ai:show-panel")
-    await expect(lab.log.get_by_text("Here.")).to_be_visible()
+    await expect(lab.log.get_by_text("One,")).to_be_visible()
     await expect(lab.message_box).to_have_value("A draft")
-
-
-@pytest.mark.proves("ext:notebook7")
-async def test_the_chat_is_shown_next_to_the_file_browser(
-    open_lab: OpenLab, model: ScriptedModel
-) -> None:
-    lab = await open_lab(model, config=CONFIG)
-    model.add(Answer.of(ToolUse("list_files")), Answer.of("No files yet."))
-    page = lab.page
-    await page.goto(f"{lab.server.url}tree?token={lab.server.token}")
-    await page.wait_for_function(READY)
-    await page.evaluate("() => window.jupyterapp.started")
-    # Shortcuts come with the settings, which are read last.
-    await page.wait_for_function(BOUND)
-    await page.keyboard.press("Control+Alt+c")
-    await lab.say("Which files are there?")
-    await expect(lab.log.get_by_text("No files yet.")).to_be_visible()
+    held.go_on.set()
+    await expect(lab.log.get_by_text("eight.")).to_be_visible()

@@ -14,12 +14,12 @@ from playwright.async_api import Page
 
 from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
-from tests.browser.open_notebook import BOTH, another, call, opened
+from tests.browser.open_notebook import BOTH, another, call, close, opened, save
 from tests.servers import StartServer
 
 KERNEL = """
 () => {
-  const { session } = window.jupyterapp.shell.currentWidget.context.sessionContext;
+  const session = window.jupyterapp.shell.currentWidget?.context?.sessionContext.session;
   return session?.kernel?.connectionStatus === 'connected' ? session.kernel.id : null;
 }
 """
@@ -42,13 +42,6 @@ name => {
 RESTART = """
 () => window.jupyterapp.shell.currentWidget.context.sessionContext.session?.kernel?.restart()
 """
-SAVE_AND_CLOSE = """
-async () => {
-  const panel = window.jupyterapp.shell.currentWidget;
-  await panel.context.save();
-  panel.close();
-}
-"""
 
 
 async def sessions(lab: Lab) -> list[tuple[str, str]]:
@@ -70,27 +63,13 @@ async def share(lab: Lab, pages: list[Page], path: str, number: int) -> None:
         assert await page.evaluate(PRINT, "print(shared)") == str(number)
 
 
-@pytest.mark.proves("kernel:shared-live", "kernel:session")
-async def test_a_tab_joins_an_agents_kernel_after_a_restart_of_the_server(
-    open_lab: OpenLab, start_server: StartServer
-) -> None:
-    lab = await open_lab(own=True)
-    write_notebook(lab.server.root / "k.ipynb", "x0 = 0")
-    page = await opened(lab, "k.ipynb")
-    await share(lab, [page], "k.ipynb", 1)
-    port = urlsplit(lab.server.url).port
-    await lab.server.stop(signal.SIGKILL)
-    again = await start_server(beside=lab.server, port=port)
-    lab = replace(lab, server=again)
-    await share(lab, [page], "k.ipynb", 2)
-
-
 @BOTH
 @pytest.mark.proves("kernel:shared-live", "kernel:session")
-async def test_whatever_people_do_tabs_and_agents_share_one_kernel(
-    open_lab: OpenLab, collaboration: bool
+async def test_whatever_happens_tabs_and_agents_share_one_kernel(
+    open_lab: OpenLab, start_server: StartServer, collaboration: bool
 ) -> None:
-    lab = await open_lab(collaboration=collaboration)
+    # Without collaboration the server is killed at the end.
+    lab = await open_lab(collaboration=collaboration, own=not collaboration)
     path = "k.ipynb"
     write_notebook(lab.server.root / path, "x0 = 0")
     page = await opened(lab, path)
@@ -98,7 +77,8 @@ async def test_whatever_people_do_tabs_and_agents_share_one_kernel(
     await share(lab, [page], path, 1)
     await page.evaluate(RESTART)
     await share(lab, [page], path, 2)
-    await page.evaluate(SAVE_AND_CLOSE)
+    await save(lab)
+    await close(page)
     await asyncio.gather(
         lab.command("docmanager:open", path=path),
         call(lab, "execute_cell", notebook=path, cell=0),
@@ -109,3 +89,8 @@ async def test_whatever_people_do_tabs_and_agents_share_one_kernel(
     await second.context.close()
     path = str(await page.evaluate(RENAME, "renamed.ipynb")).removeprefix("RTC:")
     await share(lab, [page], path, 5)
+    if not collaboration:
+        port = urlsplit(lab.server.url).port
+        await lab.server.stop(signal.SIGKILL)
+        again = await start_server(beside=lab.server, port=port)
+        await share(replace(lab, server=again), [page], path, 6)

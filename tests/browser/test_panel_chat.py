@@ -11,7 +11,6 @@ from tests.browser.lab import Lab, answer, armed, pick, write_notebook
 from tests.browser.pictures import picture
 from tests.support.scripted_model import (
     Answer,
-    Held,
     ScriptedModel,
     Thinking,
     ToolUse,
@@ -21,7 +20,17 @@ CODE = "numbers = [3, 4, 5]\ntotal = sum(numbers)\ntotal"
 RUN = ToolUse("insert_and_execute_cell", {"source": CODE, "index": 1})
 
 
-@pytest.mark.proves("ext:panel", "ui:cell-status", "ui:status-line")
+AT_ONCE = """
+() => new MutationObserver(changes => {
+  for (const node of changes.flatMap(({ addedNodes }) => [...addedNodes])) {
+    node.querySelector?.('.tk-Question .tk-mod-accept')?.click();
+  }
+}).observe(document.body, { childList: true, subtree: true })
+"""
+"""Clicks on each question's Approve in the moment in which it is there."""
+
+
+@pytest.mark.proves("ext:panel", "ui:cell-status", "ui:status-line", "perm:bound", "perm:approvals")
 async def test_a_message_is_answered_with_what_was_done_and_axe_finds_nothing_wrong(
     lab: Lab, model: ScriptedModel
 ) -> None:
@@ -67,26 +76,36 @@ async def test_a_message_is_answered_with_what_was_done_and_axe_finds_nothing_wr
     await expect(lab.panel.get_by_role("region", name="History")).to_be_visible()
     await picture(lab.page, "history", lab.panel)
     assert await violations(lab.page, ".tk-Chat") == []
+    await lab.page.keyboard.press("Escape")
+    await quick_clicks(lab, model)
 
 
-async def test_a_reload_in_the_middle_of_an_answer_loses_nothing(
-    lab: Lab, model: ScriptedModel
-) -> None:
-    held = Held(Answer.of("One, two, three, four, five, six, seven, eight."), after=4)
-    model.add(held)
-    await lab.open()
-    await lab.show_panel()
-    await lab.say("Count.")
-    await expect(lab.log.get_by_text("One,")).to_be_visible()
-    await lab.message_box.fill("A draft")
-    await lab.page.reload()
-    await lab.ready()
-    # Not by its tab, which would close a panel that is being restored at this moment.
-    await lab.command("tk-ai:show-panel")
-    await expect(lab.log.get_by_text("One,")).to_be_visible()
-    await expect(lab.message_box).to_have_value("A draft")
-    held.go_on.set()
-    await expect(lab.log.get_by_text("eight.")).to_be_visible()
+async def quick_clicks(lab: Lab, model: ScriptedModel) -> None:
+    """Two quick clicks answer one question, and a denial may say why."""
+    model.add(Answer.of(RUN), Answer.of(RUN), Answer.of("I see."))
+    await lab.page.evaluate(AT_ONCE)
+    await lab.say("Add them up, twice.")
+    question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
+    approve = question.get_by_role("button", name="Approve", exact=True)
+    await expect(approve).to_be_visible()
+    lines = question.locator(".tk-Lines")
+    assert await lines.evaluate("box => box.scrollWidth <= box.clientWidth")
+    await armed(question)
+    await approve.click()
+    card = lab.panel.locator('[data-tool="insert_and_execute_cell"]')
+    await expect(card).to_have_count(3)
+    # The second one was clicked in the moment in which it was there.
+    await armed(question)
+    assert len(lab.notebook("sales.ipynb").cells) == 3
+
+    await pick(question.get_by_role("button", name="More answers"), "Deny with a note…")
+    note = question.get_by_role("textbox", name="Reason, or what to do instead")
+    await expect(note).to_be_focused()
+    await note.press_sequentially("Use the mean.")
+    await note.press("Enter")
+    await expect(lab.log.get_by_text("I see.")).to_be_visible()
+    await expect(card.last).to_contain_text("Denied: add and run a cell")
+    assert len(lab.notebook("sales.ipynb").cells) == 3
 
 
 async def test_the_tour_leads_to_a_plot_and_is_taken_back(open_lab: OpenLab) -> None:
@@ -107,46 +126,3 @@ async def test_the_tour_leads_to_a_plot_and_is_taken_back(open_lab: OpenLab) -> 
     await changes.get_by_role("button", name="Undo", exact=True).click()
     await expect(changes).to_contain_text("undone")
     assert [cell.source for cell in lab.notebook("tour.ipynb").cells if cell.source] == []
-
-
-AT_ONCE = """
-() => new MutationObserver(changes => {
-  for (const node of changes.flatMap(({ addedNodes }) => [...addedNodes])) {
-    node.querySelector?.('.tk-Question .tk-mod-accept')?.click();
-  }
-}).observe(document.body, { childList: true, subtree: true })
-"""
-"""Clicks on each question's Approve in the moment in which it is there."""
-
-
-@pytest.mark.proves("perm:bound", "perm:approvals")
-async def test_two_quick_clicks_answer_one_question_and_a_denial_may_say_why(
-    lab: Lab, model: ScriptedModel
-) -> None:
-    write_notebook(lab.server.root / "sales.ipynb", "1")
-    model.add(Answer.of(RUN), Answer.of(RUN), Answer.of("I see."))
-    await lab.open("sales.ipynb")
-    await lab.show_panel()
-    await lab.page.evaluate(AT_ONCE)
-    await lab.say("Add them up, twice.")
-    question = lab.panel.get_by_role("group", name="Run this in sales.ipynb?")
-    approve = question.get_by_role("button", name="Approve", exact=True)
-    await expect(approve).to_be_visible()
-    lines = question.locator(".tk-Lines")
-    assert await lines.evaluate("box => box.scrollWidth <= box.clientWidth")
-    await armed(question)
-    await approve.click()
-    card = lab.panel.locator('[data-tool="insert_and_execute_cell"]')
-    await expect(card).to_have_count(2)
-    # The second one was clicked in the moment in which it was there.
-    await armed(question)
-    assert len(lab.notebook("sales.ipynb").cells) == 2
-
-    await pick(question.get_by_role("button", name="More answers"), "Deny with a note…")
-    note = question.get_by_role("textbox", name="Reason, or what to do instead")
-    await expect(note).to_be_focused()
-    await note.press_sequentially("Use the mean.")
-    await note.press("Enter")
-    await expect(lab.log.get_by_text("I see.")).to_be_visible()
-    await expect(card.nth(1)).to_contain_text("Denied: add and run a cell")
-    assert len(lab.notebook("sales.ipynb").cells) == 2
