@@ -21,6 +21,11 @@ from tests.support.scripted_model import (
 NOTEBOOK = "sales.ipynb"
 LOADED = "import pandas as pd\n\nsales = pd.read_csv('sales.csv')"
 CELLS = ".jp-Notebook .jp-WindowedPanel-viewport"
+REPLACE = """
+([cell, text]) => {
+  window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells[cell].setSource(text);
+}
+"""
 THEMES = ("JupyterLab Dark High Contrast", "JupyterLab Dark", "JupyterLab Light")
 
 
@@ -29,19 +34,21 @@ def said(request: MessagesRequest) -> str:
     return str(request.messages[-1]["content"])
 
 
-async def open_notebook(lab: Lab, *sources: str) -> None:
-    """Opens a notebook with these cells and its kernel."""
-    write_notebook(lab.server.root / NOTEBOOK, *sources)
-    await opened(lab, NOTEBOOK)
-
-
 @pytest.mark.proves("code:completion")
-async def test_ghost_text_comes_on_request_and_is_taken_with_tab(
+async def test_code_is_completed_and_edited_by_the_keyboard_alone(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(model)
+    write_notebook(lab.server.root / NOTEBOOK, LOADED, "")
+    await opened(lab, NOTEBOOK)
+    await completed(lab, model)
+    await edited_by_a_prompt(lab, model)
+    await changed_since(lab, model)
+
+
+async def completed(lab: Lab, model: ScriptedModel) -> None:
+    """Ghost text comes on request and is taken with Tab."""
     page, keys = lab.page, lab.page.keyboard
-    await open_notebook(lab, LOADED, "")
     ghost = page.locator(".jp-GhostText")
     await types(page, 1, "monthly = sales.gro")
     model.add(Answer.of("<tk-insert>upby('month').sum()"))
@@ -79,14 +86,11 @@ def prompt_of(lab: Lab) -> Locator:
     return lab.page.get_by_role("group", name="Edit this cell with a prompt", exact=True)
 
 
-@pytest.mark.proves("code:completion")
-async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
-    open_lab: OpenLab, model: ScriptedModel
-) -> None:
-    lab = await open_lab(model)
+async def edited_by_a_prompt(lab: Lab, model: ScriptedModel) -> None:
+    """A cell is edited by a prompt, and taken back in one step."""
     page, keys = lab.page, lab.page.keyboard
     before = "monthly = sales.sum()\nmonthly.plot()"
-    await open_notebook(lab, LOADED, before)
+    await page.evaluate(REPLACE, [1, before])
     prompt = prompt_of(lab)
     await types(page, 1, "")
     # Keys go to the prompt also while it is loaded.
@@ -107,7 +111,7 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await expect(prompt.get_by_role("status")).to_contain_text("Nothing is changed yet")
     await expect(prompt.locator(".tk-Review-merge")).to_contain_text("groupby")
     assert (await page.evaluate(SOURCES))[1] == before
-    request = model.requests[0]
+    request = model.requests[-1]
     assert "Group by month" in said(request)
     assert LOADED in said(request)
     for theme in THEMES:
@@ -121,7 +125,7 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await keys.type("Keep the order")
     await keys.press("Enter")
     await expect(prompt.locator(".tk-Review-merge")).to_contain_text("sort=False")
-    assert [message["role"] for message in model.requests[1].messages][1] == "assistant"
+    assert [message["role"] for message in model.requests[-1].messages][1] == "assistant"
     await keys.press("Control+Enter")
     await page.wait_for_function(HAS, arg=[LOADED, grouped])
     await expect(prompt).to_have_count(0)
@@ -131,11 +135,10 @@ async def test_a_cell_is_edited_by_a_prompt_with_the_keyboard_alone(
     await page.wait_for_function(HAS, arg=[LOADED, before])
 
 
-@pytest.mark.proves("code:completion")
-async def test_what_changed_since_a_proposal_stays(open_lab: OpenLab, model: ScriptedModel) -> None:
-    lab = await open_lab(model)
+async def changed_since(lab: Lab, model: ScriptedModel) -> None:
+    """What changed since a proposal stays."""
     page, keys = lab.page, lab.page.keyboard
-    await open_notebook(lab, LOADED, "sales")
+    await page.evaluate(REPLACE, [1, "sales"])
     prompt = prompt_of(lab)
     model.add(Answer.of("<tk-source>\npass\n"))
     await types(page, 1, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -18,30 +18,10 @@ from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, answer, armed, pick, write_notebook
 from tests.browser.pictures import picture
 from tests.browser.test_hostile_content import CORPUS, NAME, Watch
-from tests.support.scripted_model import ScriptedModel
 
 NOTEBOOK = "sales.ipynb"
-ASKS = "c.TkAIExtensionApp.mode_cap = 'ask'\n"
 CODE = "by_month = {'Jan': 31, 'Feb': 28, 'Mar': 3}\nmin(by_month, key=by_month.get)"
 INSERT = {"notebook": NOTEBOOK, "source": CODE, "index": 1}
-
-Begin = Callable[..., Awaitable[Lab]]
-
-
-@pytest.fixture
-def begin(open_lab: OpenLab) -> Begin:
-    """JupyterLab on a server where agents have to ask, with a notebook and the panel open."""
-
-    async def begin_(model: ScriptedModel | None = None, config: str = "", **options: Any) -> Lab:
-        lab = await open_lab(model, config=ASKS + config, **options)
-        write_notebook(lab.server.root / NOTEBOOK, "prices = [3, 4, 5]")
-        await lab.open(NOTEBOOK)
-        await lab.show_panel()
-        # An approval is for the kernel that there was when it was asked for.
-        await expect(lab.page.get_by_role("button", name="| Idle")).to_be_visible()
-        return lab
-
-    return begin_
 
 
 class Agent:
@@ -94,10 +74,23 @@ def sources(lab: Lab) -> list[str]:
     return [cell.source for cell in lab.notebook(NOTEBOOK).cells]
 
 
-@pytest.mark.proves("mcp:permission-required", "ext:panel")
-async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) -> None:
-    lab = await begin()
+@pytest.mark.proves("mcp:permission-required", "perm:approvals", "ext:panel", "threat:html")
+async def test_what_an_agent_outside_asks_for_is_shown_and_answered(open_lab: OpenLab) -> None:
+    lab = await open_lab(config="c.TkAIExtensionApp.mode_cap = 'ask'\n")
+    write_notebook(lab.server.root / NOTEBOOK, "prices = [3, 4, 5]")
+    await lab.open(NOTEBOOK)
+    await lab.show_panel()
+    # An approval is for the kernel that there was when it was asked for.
+    await expect(lab.page.get_by_role("button", name="| Idle")).to_be_visible()
     await widen(lab)
+    for scene in (allowed_by_keyboard, notified, several, hostile, in_every_page, denied_or_always):
+        await scene(lab)
+        # When an agent disconnects, its requests are removed.
+        await expect(lab.panel.get_by_role("region", name="Approvals")).to_have_count(0)
+
+
+async def allowed_by_keyboard(lab: Lab) -> None:
+    """A person allows by the keyboard what an agent asks for."""
     status = lab.panel.get_by_role("status").first
     async with connected(lab) as agent:
         await lab.message_box.press_sequentially("Half a sen")
@@ -130,12 +123,9 @@ async def test_a_person_allows_by_keyboard_what_an_agent_asks_for(begin: Begin) 
     assert sources(lab) == ["prices = [3, 4, 5]", CODE]
 
 
-@pytest.mark.proves("mcp:permission-required", "perm:approvals")
-async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_asked_again(
-    begin: Begin,
-) -> None:
-    lab = await begin()
-    question = asked(lab.page)
+async def denied_or_always(lab: Lab) -> None:
+    """A denied call is refused, and an approved kind of call is not asked for again."""
+    question, before = asked(lab.page), sources(lab)
     async with connected(lab) as agent, connected(lab) as other:
         assert await agent("insert_cell", **INSERT) == "permission_required"
         await expect(question).to_contain_text("Change sales.ipynb?")
@@ -144,7 +134,7 @@ async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_aske
         await lab.page.keyboard.press("Escape")
         await expect(question).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "permission_denied"
-        assert sources(lab) == ["prices = [3, 4, 5]"]
+        assert sources(lab) == before
 
         assert await agent("insert_cell", **INSERT) == "permission_required"
         # An answer that does not reach the server is none, and can be given again.
@@ -164,56 +154,36 @@ async def test_a_denied_call_is_refused_and_an_approved_kind_of_call_is_not_aske
         await always(question.nth(1), "Always allow in this notebook")
         await expect(question).to_have_count(1)
         assert await other("insert_cell", **INSERT) == "ok"
-    # When the agent disconnects, its requests are removed.
-    await expect(question).to_have_count(0)
 
 
-@pytest.mark.proves("mcp:permission-required")
-async def test_a_question_that_nobody_answers_goes_when_its_time_is_over(begin: Begin) -> None:
-    lab = await begin(config="c.TkAIExtensionApp.permission_keep = 5.0\n", own=True)
-    async with connected(lab) as agent:
-        assert await agent("insert_cell", **INSERT) == "permission_required"
-        question = asked(lab.page)
-        await question.focus()
-        await expect(question).to_have_count(0)
-        status = lab.panel.get_by_role("status").first
-        await expect(status).to_have_text("The request of claude-code 2.1 is no longer pending.")
-        # It was removed while the person was about to answer.
-        await expect(lab.message_box).to_be_focused()
-    assert sources(lab) == ["prices = [3, 4, 5]"]
-
-
-@pytest.mark.proves("mcp:permission-required")
-async def test_every_page_shows_it_and_an_answer_in_one_takes_it_from_all(begin: Begin) -> None:
-    lab = await begin()
+async def in_every_page(lab: Lab) -> None:
+    """Every page shows it, also one that is loaded later, and an answer in one removes it from all."""
     other = Lab(await lab.page.context.new_page(), lab.server)
-    # Each has its own workspace: a page with a used one moves to another by itself.
-    await other.page.goto(f"{lab.server.url}lab/workspaces/second?token={lab.server.token}")
-    await other.ready()
-    await other.command("tk-ai:show-panel")
     pages = [lab.page, other.page]
     async with connected(lab) as agent:
         assert await agent("insert_cell", **INSERT) == "permission_required"
+        # Each has its own workspace: a page with a used one moves to another by itself.
+        await other.page.goto(f"{lab.server.url}lab/workspaces/second?token={lab.server.token}")
+        await other.ready()
+        await other.command("tk-ai:show-panel")
         for page in pages:
             await expect(asked(page)).to_be_visible()
-        await answer(asked(pages[1]), "Approve")
+        await answer(asked(other.page), "Approve")
         for page in pages:
             await expect(asked(page)).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "ok"
-        # A page that is loaded while something waits shows it, too.
+        # So it is when both are there before the question.
         assert await agent("insert_cell", **INSERT) == "permission_required"
-        await lab.page.reload()
-        await lab.ready()
-        await lab.command("tk-ai:show-panel")
         for page in pages:
             await expect(asked(page)).to_be_visible()
-        await answer(asked(pages[1]), "Deny")
-        await expect(asked(pages[0])).to_have_count(0)
+        await answer(asked(other.page), "Deny")
+        await expect(asked(lab.page)).to_have_count(0)
         assert await agent("insert_cell", **INSERT) == "permission_denied"
+    await other.page.close()
 
 
-async def test_a_notification_shows_it_where_no_panel_does(begin: Begin) -> None:
-    lab = await begin()
+async def notified(lab: Lab) -> None:
+    """A notification shows it where no panel does."""
     notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
     async with connected(lab) as agent:
         await agent("insert_cell", **INSERT)
@@ -227,8 +197,8 @@ async def test_a_notification_shows_it_where_no_panel_does(begin: Begin) -> None
         await expect(asked(lab.page)).to_have_count(2)
 
 
-async def test_axe_finds_no_fault_in_it(begin: Begin) -> None:
-    lab = await begin()
+async def several(lab: Lab) -> None:
+    """Axe finds no fault in several."""
     async with AsyncExitStack() as stack:
         for number in range(5):
             agent = await stack.enter_async_context(connected(lab))
@@ -237,9 +207,8 @@ async def test_axe_finds_no_fault_in_it(begin: Begin) -> None:
         assert await panel_violations(lab) == []
 
 
-@pytest.mark.proves("threat:html")
-async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin: Begin) -> None:
-    lab = await begin()
+async def hostile(lab: Lab) -> None:
+    """Nothing hostile in a name, a path or code is more than text."""
     write_notebook(lab.server.root / NAME, "1")
     watch = Watch(lab.page, lab.server.url)
     lab.page.on("request", watch.request)
@@ -263,3 +232,4 @@ async def test_nothing_hostile_in_a_name_a_path_or_code_is_more_than_text(begin:
         notification = lab.page.get_by_role("alert").filter(has_text="needs your approval")
         await expect(notification).to_contain_text(who[:40])
         await watch.nothing()
+        await lab.show_panel()

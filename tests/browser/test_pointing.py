@@ -1,12 +1,14 @@
-"""By @ a person points at what they see, and by the keyboard alone."""
+"""By @ a person points at what they see, by / they choose a prompt: with the keyboard alone."""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import violations
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import Lab, pick, write_notebook
 from tests.browser.open_notebook import opened
 from tests.support.scripted_model import Answer, ScriptedModel
 
@@ -38,13 +40,28 @@ exec({PANDAS!r}, module)
 sales = module["DataFrame"](["city", "n"], ["object", "int64"], [["Bern", "Ulm"], [3, 4]])"""
 
 
-@pytest.mark.proves("rest:chat")
-async def test_results_variables_and_selected_text_are_added_by_the_keyboard(
+PROMPT = "---\ndescription: Review a cell\nargument-hint: [cell]\n---\nReview $1 twice."
+
+
+@pytest.mark.proves("rest:chat", "ext:panel")
+async def test_results_variables_selected_text_and_prompts_are_added_by_the_keyboard(
     lab: Lab, model: ScriptedModel
 ) -> None:
     write_notebook(lab.server.root / "a.ipynb", TABLE, "row = {}\nrow['price']")
+    prompt = lab.server.root / ".claude" / "commands" / "zz-review.md"
+    prompt.parent.mkdir(parents=True)
+    prompt.write_text(PROMPT, encoding="utf-8")
+    try:
+        await opened(lab, "a.ipynb")
+        await pointed_at(lab, model)
+        await prompted(lab, model)
+    finally:
+        shutil.rmtree(lab.server.root / ".claude")
+
+
+async def pointed_at(lab: Lab, model: ScriptedModel) -> None:
+    """By @, a result, a variable and selected text are added to a message."""
     model.add(Answer.of("I see."))
-    await opened(lab, "a.ipynb")
     await lab.command("notebook:run-all-cells")
     await expect(lab.page.locator(".jp-Notebook")).to_contain_text("KeyError")
     editor = lab.page.locator(".jp-Notebook .cm-content").first
@@ -76,3 +93,25 @@ async def test_results_variables_and_selected_text_are_added_by_the_keyboard(
     await lab.panel.locator(".tk-Figures > summary").click()
     await expect(lab.panel.get_by_text("Last answer")).to_be_visible()
     assert await violations(lab.page, ".tk-Chat") == []
+
+
+async def prompted(lab: Lab, model: ScriptedModel) -> None:
+    """By /, a prompt is chosen and sent; **Chat setup** lists it."""
+    await lab.message_box.click()
+    await lab.page.keyboard.type("/zz-r")
+    option = lab.panel.get_by_role("option", name="/zz-review")
+    await expect(option).to_contain_text("[cell] · Review a cell")
+    await lab.page.keyboard.press("Enter")
+    await expect(lab.message_box).to_have_value("/zz-review ")
+    model.add(Answer.of("Reviewed."))
+    await lab.page.keyboard.type("cell-0")
+    await lab.page.keyboard.press("Enter")
+    await expect(lab.log.get_by_text("Reviewed.")).to_be_visible()
+    await expect(lab.log.get_by_text("Review cell-0 twice.")).to_be_visible()
+
+    await pick(lab.panel.get_by_role("button", name="Settings"), "Chat setup…")
+    dialog = lab.page.get_by_role("dialog")
+    await expect(dialog.get_by_role("region", name="Prompts")).to_contain_text("/zz-review")
+    await expect(dialog.get_by_role("region", name="MCP servers")).to_contain_text("mcp.json")
+    await lab.page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)

@@ -9,7 +9,6 @@ from playwright.async_api import expect
 
 from tests.browser.agents import NOTEBOOK, Open, write_cells
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DEADLINE
 
 CELLS = {
     "loads000": "data = [1, 2, 3]",
@@ -26,7 +25,6 @@ ACTIVE = re.compile(r"\bjp-mod-active\b")
 async def test_what_is_on_the_screen_is_verified_and_the_cells_are_a_click_away(
     open_lab: OpenLab,
 ) -> None:
-    expect.set_options(timeout=DEADLINE)
     lab = await open_lab(None, collaboration=False)
     write_cells(lab.server.root, **CELLS)
     await lab.open(NOTEBOOK)
