@@ -8,6 +8,7 @@ from playwright.async_api import Locator, expect
 from tests.browser.agents import Open
 from tests.browser.axe import violations
 from tests.browser.lab import Lab, armed, write_notebook
+from tests.browser.open_notebook import shown
 from tests.browser.pictures import picture
 from tests.support.scripted_model import (
     OVERLOADED,
@@ -25,13 +26,23 @@ PLAN = """I would add a cell.
 """
 
 
-async def test_axe_finds_nothing_wrong_in_a_plan_an_edited_and_a_waiting_message(
+@pytest.mark.proves("ext:panel", "rest:restore")
+async def test_messages_are_planned_edited_and_queued_and_changes_are_kept_and_undone(
     lab: Lab, model: ScriptedModel
 ) -> None:
-    held = Held(Answer.of("One, two, three, four."), after=3)
-    model.add(Answer.of(PLAN), Answer.of("Noted."), held, Answer.of("Next."))
     await lab.open()
     await lab.show_panel()
+    await planned_edited_and_queued(lab, model)
+    write_notebook(lab.server.root / "plan.ipynb", "a = 1", "b = 1")
+    await lab.command("docmanager:open", path="plan.ipynb")
+    await shown(lab.page, "plan.ipynb")
+    await kept_and_undone(lab, model)
+
+
+async def planned_edited_and_queued(lab: Lab, model: ScriptedModel) -> None:
+    """Axe finds nothing wrong in a plan, an edited and a waiting message."""
+    held = Held(Answer.of("One, two, three, four."), after=3)
+    model.add(Answer.of(PLAN), Answer.of("Noted."), held, Answer.of("Next."))
     goes = lab.panel.get_by_role("group", name="Included in the message")
     await lab.mode.select_option("plan")
     await lab.say("What would you do?")
@@ -78,13 +89,8 @@ async def changed(lab: Lab, model: ScriptedModel, number: int) -> Locator:
     return changes
 
 
-@pytest.mark.proves("ext:panel", "rest:restore")
-async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
-    lab: Lab, model: ScriptedModel
-) -> None:
-    write_notebook(lab.server.root / "plan.ipynb", "a = 1", "b = 1")
-    await lab.open("plan.ipynb")
-    await lab.show_panel()
+async def kept_and_undone(lab: Lab, model: ScriptedModel) -> None:
+    """Keep and Undo are in step between panel and notebook."""
     await lab.mode.select_option("auto")
     seen = Open(lab)
 
@@ -117,13 +123,24 @@ async def test_keep_and_undo_are_in_step_between_panel_and_notebook(
     await expect(changes.get_by_role("button", name="Undo", exact=True)).to_have_count(0)
 
 
-async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: ScriptedModel) -> None:
+@pytest.mark.proves("ui:json-tree", "ui:truncation", "ui:error-block")
+async def test_messages_take_what_is_dragged_and_outputs_errors_and_long_answers_can_be_read(
+    lab: Lab, model: ScriptedModel
+) -> None:
     root = lab.server.root
     write_notebook(root / "sales.ipynb", "first = 1", "second = 2")
     (root / "prices.csv").write_text("day,price\n1,3\n", encoding="utf-8")
-    model.add(Answer.of("Seen."))
     await lab.open("sales.ipynb")
     await lab.show_panel()
+    await shown_below(lab, model)
+    await dragged(lab, model)
+    await failed(lab, model)
+    await shown_whole(lab, model)
+
+
+async def dragged(lab: Lab, model: ScriptedModel) -> None:
+    """Files and cells are dragged into the message."""
+    model.add(Answer.of("Seen."))
     goes = lab.panel.get_by_role("group", name="Included in the message")
 
     entry = lab.page.locator(".jp-DirListing-item", has_text="prices.csv")
@@ -135,11 +152,11 @@ async def test_files_and_cells_are_dragged_into_the_message(lab: Lab, model: Scr
     assert await violations(lab.page, ".tk-Chat") == []
     # What was dragged is where it was.
     assert len(lab.notebook("sales.ipynb").cells) == 2
-    assert (root / "prices.csv").is_file()
+    assert (lab.server.root / "prices.csv").is_file()
 
     await lab.say("Look at these.")
     await expect(lab.log.get_by_text("Seen.")).to_be_visible()
-    seen = "\n".join(model.requests[0].prompts)
+    seen = "\n".join(model.requests[-1].prompts)
     assert "Attached file prices.csv:\nday,price" in seen
     assert "Attached cell:" in seen
 
@@ -157,50 +174,11 @@ async def drag(lab: Lab, source: Locator, target: Locator) -> None:
     await expect(lab.page.locator(".tk-mod-dropping")).to_have_count(0)
 
 
-@pytest.mark.proves("ui:json-tree", "ui:truncation")
-async def test_outputs_are_trees_and_long_ones_are_shown_whole_when_asked(
-    lab: Lab, model: ScriptedModel
-) -> None:
-    write_notebook(lab.server.root / "sales.ipynb", "1")
-    value = '{"shop": "north", "prices": [3, 4, {"deep": True}]}'
-    tree = ToolUse("execute_ipython", {"code": f"from IPython.display import JSON\nJSON({value})"})
-    long = ToolUse("execute_ipython", {"code": "for n in range(4210): print('line', n)"})
-    model.add(Answer.of(tree), Answer.of(long), Answer.of("Ran both."))
-    await lab.open("sales.ipynb")
-    await lab.show_panel()
-    await lab.mode.select_option("auto")
-    await lab.say("Run both.")
-    await expect(lab.log.get_by_text("Ran both.")).to_be_visible()
-    first = lab.panel.locator('[data-tool="execute_ipython"]').first
-    # What nobody has opened is not even rendered.
-    await expect(first.locator(".tk-Call-details")).to_have_count(0)
-    await first.locator("summary").first.click()
-    await expect(first.get_by_text("shop: ").first).to_be_visible()
-    prices = first.locator("summary", has_text="prices").first
-    await prices.click()
-    await expect(first.get_by_text("2: ").first).to_be_visible()
-    await expect(first.get_by_text("deep: ")).to_have_count(0)
-
-    second = lab.panel.locator('[data-tool="execute_ipython"]').last
-    await second.locator("summary").first.click()
-    output = second.locator(".tk-Output")
-    await expect(output).not_to_contain_text("line 2000")
-    await second.get_by_role("button", name="Show all 4,210 lines").click()
-    await expect(output).to_contain_text("line 2000")
-    await expect(output).to_be_focused()
-    assert await violations(lab.page, ".tk-Chat") == []
-
-
-@pytest.mark.proves("ui:error-block")
-async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
-    lab: Lab, model: ScriptedModel
-) -> None:
+async def failed(lab: Lab, model: ScriptedModel) -> None:
+    """An error says what to do, and Claude goes on from there."""
     # It is asked again twice.
     model.add(Answer.of("First a look.", ToolUse("list_cells")), *[OVERLOADED] * 3)
     model.add(Answer.of("Went on."))
-    write_notebook(lab.server.root / "sales.ipynb", "1")
-    await lab.open("sales.ipynb")
-    await lab.show_panel()
     await lab.say("Look.")
     problem = lab.log.get_by_role("alert")
     await expect(problem).to_contain_text("busy")
@@ -212,13 +190,11 @@ async def test_an_error_says_what_to_do_and_claude_goes_on_from_there(
     assert "First a look." in str(model.requests[-1].body["messages"])
 
 
-async def test_a_reader_above_is_notified_of_new_text_below(lab: Lab, model: ScriptedModel) -> None:
+async def shown_below(lab: Lab, model: ScriptedModel) -> None:
+    """A reader above is notified of new text below."""
     long = "\n\n".join(f"Paragraph {number}." for number in range(60))
     held = Held(Answer.of(f"{long}\n\nThe end."), after=40)
     model.add(held)
-    write_notebook(lab.server.root / "sales.ipynb", "x = 0")
-    await lab.open("sales.ipynb")
-    await lab.show_panel()
     await lab.say("Write.")
     await expect(lab.log.get_by_text("Paragraph 20.")).to_be_visible()
     await held.held.wait()
@@ -248,3 +224,34 @@ async def test_a_reader_above_is_notified_of_new_text_below(lab: Lab, model: Scr
     await armed(lab.panel.get_by_role("group", name="Change sales.ipynb?"))
     await expect(lab.log.get_by_text("Waiting for your approval")).to_be_in_viewport()
     await expect(latest).to_have_count(0)
+    await lab.panel.get_by_role("button", name="Stop", exact=True).click()
+    await expect(lab.log.get_by_text("Stopped. Changes made so far were kept.")).to_be_visible()
+
+
+async def shown_whole(lab: Lab, model: ScriptedModel) -> None:
+    """Outputs are trees, and long ones are shown whole on request."""
+    value = '{"shop": "north", "prices": [3, 4, {"deep": True}]}'
+    tree = ToolUse("execute_ipython", {"code": f"from IPython.display import JSON\nJSON({value})"})
+    long = ToolUse("execute_ipython", {"code": "for n in range(4210): print('line', n)"})
+    model.add(Answer.of(tree), Answer.of(long), Answer.of("Ran both."))
+    await lab.mode.select_option("auto")
+    await lab.say("Run both.")
+    await expect(lab.log.get_by_text("Ran both.")).to_be_visible()
+    first = lab.panel.locator('[data-tool="execute_ipython"]').first
+    # What nobody has opened is not even rendered.
+    await expect(first.locator(".tk-Call-details")).to_have_count(0)
+    await first.locator("summary").first.click()
+    await expect(first.get_by_text("shop: ").first).to_be_visible()
+    prices = first.locator("summary", has_text="prices").first
+    await prices.click()
+    await expect(first.get_by_text("2: ").first).to_be_visible()
+    await expect(first.get_by_text("deep: ")).to_have_count(0)
+
+    second = lab.panel.locator('[data-tool="execute_ipython"]').last
+    await second.locator("summary").first.click()
+    output = second.locator(".tk-Output")
+    await expect(output).not_to_contain_text("line 2000")
+    await second.get_by_role("button", name="Show all 4,210 lines").click()
+    await expect(output).to_contain_text("line 2000")
+    await expect(output).to_be_focused()
+    assert await violations(lab.page, ".tk-Chat") == []
