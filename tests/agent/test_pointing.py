@@ -101,9 +101,11 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
     async with asyncio.timeout(20):
         await busy.wait()
     stop()
-    seen, notices = await say(echoing, *({"kind": "variable", "name": name} for name in "xy"))
-    assert ["The kernel is running code" in notice["text"] for notice in notices] == [True, True]
-    assert seen.count(": The kernel is running code.") == 2
+    attached = ({"kind": "variable", "name": name} for name in ("name", "x"))
+    seen, [notice] = await say(echoing, *attached)
+    assert "its debugger lists no variable `x` now" in notice["text"]
+    assert seen.count("The kernel is running code") == 2
+    assert "name: str\n'" in seen
     assert not running.done()
     await harness.call("interrupt_kernel", notebook="a.ipynb")
     await asyncio.wait({running})

@@ -8,6 +8,7 @@ import os
 import pty
 import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,13 +195,15 @@ class Screen:
     async def end(self) -> int:
         """Presses Ctrl-C at the prompt and waits for the end; the exit status.
 
-        `input` loses a signal that arrives between its prompt and its read, so it has to wait already.
+        `input` loses a signal that arrives between its prompt and its read: then it is pressed again.
         """
         dialogue = psutil.Process(self.process.pid)
-        await once(lambda: dialogue.status() == psutil.STATUS_SLEEPING)
-        self.process.send_signal(signal.SIGINT)
         async with asyncio.timeout(DEADLINE):
-            return await self.process.wait()
+            while True:
+                await once(lambda: dialogue.status() == psutil.STATUS_SLEEPING)
+                self.process.send_signal(signal.SIGINT)
+                with suppress(TimeoutError):
+                    return await asyncio.wait_for(self.process.wait(), DEADLINE / 4)
 
 
 @pytest.fixture
