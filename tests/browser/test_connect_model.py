@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from tests.browser.axe import violations
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import write_notebook
+from tests.browser.lab import Lab, write_notebook
 from tests.browser.pictures import picture
 from tests.support.scripted_model import KEY, Answer, ScriptedModel
 
@@ -21,7 +21,7 @@ WRONG = "sk-ant-canary-0123456789"
 
 
 @pytest.mark.proves("connect:form", "threat:secrets")
-async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alone(
+async def test_a_new_user_takes_the_tour_connects_a_model_and_gets_an_answer_with_the_mouse_alone(
     open_lab: OpenLab, model: ScriptedModel
 ) -> None:
     lab = await open_lab(None, own=True)
@@ -30,8 +30,11 @@ async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alo
     model.add(Answer.of("Ready."), Answer.of("It adds two numbers."), Answer.of("Ready."))
     await lab.open("sales.ipynb")
     await lab.show_panel()
+    await takes_the_tour(lab)
+    await lab.panel.get_by_role("button", name="New chat", exact=True).click()
     await lab.panel.get_by_role("button", name="Connect a model").click()
     dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("ANTHROPIC_API_KEY")
     await dialog.get_by_text("Compatible endpoint").click()
     await picture(page, "connect", dialog.locator(".jp-Dialog-content"))
 
@@ -68,3 +71,18 @@ async def test_a_new_user_connects_a_model_and_gets_an_answer_with_the_mouse_alo
     await expect(lab.panel.get_by_label("Model", exact=True)).to_have_value("claude-other")
     assert model.requests[-1].body["model"] == "claude-other"
     assert model.requests[-1].headers["X-Api-Key"] == KEY
+
+
+async def takes_the_tour(lab: Lab) -> None:
+    """Without a model the tour answers: it leads to a plot, and is taken back."""
+    before = [cell.source for cell in lab.notebook("sales.ipynb").cells]
+    await lab.mode.select_option("auto")
+    await lab.panel.get_by_role("button", name="Take the tour").click()
+    await expect(lab.log.locator("img.tk-Picture").first).to_be_visible()
+    await expect(lab.log.get_by_text("That was the tour.")).to_be_visible()
+    assert len(lab.notebook("sales.ipynb").cells) > len(before) + 1
+
+    changes = lab.panel.get_by_role("group", name="Changes")
+    await changes.get_by_role("button", name="Undo", exact=True).click()
+    await expect(changes).to_contain_text("undone")
+    assert [cell.source for cell in lab.notebook("sales.ipynb").cells] == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pytest
 from playwright.async_api import Dialog, Page, Request, expect
@@ -114,8 +115,9 @@ async def test_nothing_in_messages_file_names_calls_and_outputs_runs_or_fetches_
     write_notebook(lab.server.root / NAME, whole)
     shown = f"from IPython.display import HTML, display\ndisplay(HTML({whole!r}))\nprint({whole!r})"
     hostile = {"notebook": NAME, "index": 0}
-    # Each piece is a separate message, so that none is inside markup that another one opens.
-    model.add(*(Answer.of(f"{text}\n\nPiece {place}.", CALL) for place, text in enumerate(CORPUS)))
+    pieces = [(f"{text}\n\nPiece {place}.", CALL) for place, text in enumerate(CORPUS)]
+    # A call is between any two pieces, so that none is inside markup that another one opens.
+    model.add(Answer.of(*chain.from_iterable(pieces)))
     model.add(
         Answer.of(
             ToolUse("read_notebook", {"notebook": NAME}),

@@ -6,7 +6,6 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import violations
-from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, answer, armed, pick, write_notebook
 from tests.browser.pictures import picture
 from tests.support.scripted_model import (
@@ -106,23 +105,3 @@ async def quick_clicks(lab: Lab, model: ScriptedModel) -> None:
     await expect(lab.log.get_by_text("I see.")).to_be_visible()
     await expect(card.last).to_contain_text("Denied: add and run a cell")
     assert len(lab.notebook("sales.ipynb").cells) == 3
-
-
-async def test_the_tour_leads_to_a_plot_and_is_taken_back(open_lab: OpenLab) -> None:
-    lab = await open_lab(None, own=True)
-    await lab.open()
-    await lab.show_panel()
-    await lab.panel.get_by_role("button", name="Connect a model").click()
-    dialog = lab.page.get_by_role("dialog")
-    await expect(dialog).to_contain_text("ANTHROPIC_API_KEY")
-    await dialog.get_by_role("button", name="Close", exact=True).last.click()
-    await lab.mode.select_option("auto")
-    await lab.panel.get_by_role("button", name="Take the tour").click()
-    await expect(lab.log.locator("img.tk-Picture").first).to_be_visible()
-    await expect(lab.log.get_by_text("That was the tour.")).to_be_visible()
-    assert len(lab.notebook("tour.ipynb").cells) > 1
-
-    changes = lab.panel.get_by_role("group", name="Changes")
-    await changes.get_by_role("button", name="Undo", exact=True).click()
-    await expect(changes).to_contain_text("undone")
-    assert [cell.source for cell in lab.notebook("tour.ipynb").cells if cell.source] == []
