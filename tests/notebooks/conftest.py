@@ -23,13 +23,13 @@ from tests.support.document_bench import (
 from tests.support.tab_page import TabPage
 from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks import pages
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 
 
 @asynccontextmanager
 async def file_bench(root: Path, contents_manager: Any = None) -> AsyncGenerator[DocumentBench]:
     """Notebooks as files, without a server unless its contents manager is given."""
-    store = NotebookRouter(root, partial(notebook_path, root), contents_manager=contents_manager)
+    store = NotebookStore(root, partial(notebook_path, root), contents_manager=contents_manager)
 
     async def settle(path: str) -> None:
         """A file is settled when a change of it returns."""

@@ -20,7 +20,7 @@ from tests.harness import end_server
 from tests.support.document_bench import DEADLINE, DocumentBench
 from tests.support.tab_page import TabPage, TabPerson
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 
 
 @asynccontextmanager
@@ -60,10 +60,10 @@ async def listening_server(
         ServerApp.clear_instance()
 
 
-class OpenedInPage(NotebookRouter):
+class OpenedInPage(NotebookStore):
     """A store of notebooks that a person opens in a page before an agent does."""
 
-    def __init__(self, store: NotebookRouter, page: TabPage) -> None:
+    def __init__(self, store: NotebookStore, page: TabPage) -> None:
         vars(self).update(vars(store))
         self._page = page
 
@@ -81,7 +81,7 @@ def services_of(app: ServerApp) -> Any:
     return found.services
 
 
-def store_of(app: ServerApp) -> NotebookRouter:
+def store_of(app: ServerApp) -> NotebookStore:
     """The store of the server's extension."""
     return services_of(app).workspace.store
 
@@ -114,7 +114,7 @@ class TabHarness:
 
     app: ServerApp
     address: str
-    store: NotebookRouter
+    store: NotebookStore
     page: TabPage
 
     async def another_page(self) -> TabPage:

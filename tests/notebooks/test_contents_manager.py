@@ -21,7 +21,7 @@ from tests.support.document_bench import (
 from tests.support.documents import DocumentConformance
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 
 
 class PairedManager(AsyncLargeFileManager):
@@ -39,7 +39,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Docum
     root = tmp_path_factory.mktemp("contents")
     manager = PairedManager(root_dir=str(root))
     manager.notary.db_file = ":memory:"
-    store = NotebookRouter(
+    store = NotebookStore(
         root,
         partial(notebook_path, root),
         contents_manager=manager,

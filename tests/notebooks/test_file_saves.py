@@ -41,13 +41,13 @@ import asyncio, os, sys
 from functools import partial
 from pathlib import Path
 from tk_ai_extension.model.operations import Replace
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.model.paths import notebook_path
 
 root = Path(sys.argv[1])
 
 async def save_on_and_on():
-    store = NotebookRouter(root, partial(notebook_path, root))
+    store = NotebookStore(root, partial(notebook_path, root))
     document = await store.open("n.ipynb")
     source = (await document.read()).cells[0].source
     first = number = int(source.split()[1])

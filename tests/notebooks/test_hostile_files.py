@@ -18,7 +18,7 @@ from tk_ai_extension.model.errors import NotFound, PathRefused, ToolError
 from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import FolderFiles
 
@@ -77,8 +77,8 @@ def private(tmp_path: Path) -> Path:
     return file
 
 
-def store_in(root: Path) -> NotebookRouter:
-    return NotebookRouter(root, partial(notebook_path, root))
+def store_in(root: Path) -> NotebookStore:
+    return NotebookStore(root, partial(notebook_path, root))
 
 
 async def within_deadline(action: Awaitable[object], *places: Path) -> object:
@@ -170,7 +170,7 @@ async def test_a_link_that_appears_after_the_check_of_the_path_is_not_opened(
     """The path was contained when it was checked."""
     (root / "sub").mkdir()
     (root / "sub" / "private.ipynb").write_bytes(written(notebook(code("x", "aaaa1111"))))
-    store = NotebookRouter(root, str)
+    store = NotebookStore(root, str)
     document = await store.open("sub/private.ipynb")
     exec(swap(root, private.parent), {"os": os})
     replace = Replace("aaaa1111", "new")

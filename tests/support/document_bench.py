@@ -13,7 +13,7 @@ from uuid import uuid4
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.files import FileChanged, FileVersion, Folder
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 
 DEADLINE = 20.0
 """Timeout of waits in tests, in seconds."""
@@ -58,7 +58,7 @@ class DocumentBench:
         one_step: Whether a save is atomic for other writers.
     """
 
-    store: NotebookRouter
+    store: NotebookStore
     backend: str
     root: Path
     person: Person

@@ -1,1 +1,1 @@
-"""Notebook documents (files, tabs), and the router that opens the document of a path."""
+"""Notebook documents (files, tabs), and the store that opens the document of a path."""

@@ -52,7 +52,7 @@ Refresh = Callable[[str], Coroutine[Any, Any, None]]
 
 
 class NotebookDocument(ABC):
-    """A notebook, opened by `NotebookRouter.open`. Opening is cheap, and no close is needed.
+    """A notebook, opened by `NotebookStore.open`. Opening is cheap, and no close is needed.
 
     No method blocks the event loop for long. Writes through two documents of one path in a server are
     serialized.

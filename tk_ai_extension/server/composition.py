@@ -19,7 +19,7 @@ from tk_ai_extension.model.callers import Mode, Notices
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.contents import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.pages import Pages
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.server.contents_files import ContentsFiles
 from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents, emit_event
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -55,7 +55,7 @@ def build_components(
     if app.executor == "auto":
         stack = find_execution_stack(managers.server.extension_manager)
     notices = Notices()
-    store = NotebookRouter(
+    store = NotebookStore(
         root or Path(),
         contain_notebook,
         linked=linked,

@@ -156,7 +156,7 @@ class KernelQueries:
 
 
 OpenDocument = Callable[[str], Awaitable[NotebookDocument]]
-"""Opens the notebook at a path: `NotebookRouter.open`."""
+"""Opens the notebook at a path: `NotebookStore.open`."""
 
 MAX_STATUSES = 1_000
 """Maximum status events of a step that are kept; the newest stay."""

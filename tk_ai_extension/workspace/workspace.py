@@ -31,7 +31,7 @@ from tk_ai_extension.notebooks.notebook import (
     Notebooks,
 )
 from tk_ai_extension.notebooks.pages import Tab
-from tk_ai_extension.notebooks.router import NotebookRouter
+from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.execution_service import ExecutionService
@@ -317,7 +317,7 @@ class Workspace:
     everything through it.
     """
 
-    store: NotebookRouter
+    store: NotebookStore
     kernels: KernelService
     sessions: Sessions
     files: Files
