@@ -18,7 +18,7 @@ from tk_ai_extension.notebooks.tab_document import TabDocument
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
 
-    from tk_ai_extension.notebooks.contents import ContentsNotebooks
+    from tk_ai_extension.notebooks.contents_manager import ContentsManagerStore
 
 _log = logging.getLogger(__name__)
 
@@ -169,13 +169,14 @@ def _stored_notebooks(
     root: Path,
     linked: Sequence[Path],
     contents_manager: ContentsManager | None,
-) -> NotebookFiles | ContentsNotebooks:
+) -> NotebookFiles | ContentsManagerStore:
     """Return the store of notebooks that are not open: files, or a contents manager."""
     if contents_manager is None:
         return NotebookFiles(root, None, linked)
     # Imported late: these need Jupyter Server, which a plain folder does not.
-    from tk_ai_extension.notebooks.contents import ContentsNotebooks, SaveHooks, is_on_files
+    from tk_ai_extension.notebooks.contents_manager import ContentsManagerStore
+    from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 
     if is_on_files(contents_manager):
         return NotebookFiles(root, SaveHooks(contents_manager), linked)
-    return ContentsNotebooks(contents_manager)
+    return ContentsManagerStore(contents_manager)
