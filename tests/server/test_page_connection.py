@@ -117,7 +117,7 @@ def test_what_a_page_says_of_the_active_cell_is_checked(wrong: Any) -> None:
     channel.handle(page, said)
     with pytest.raises(InvalidArguments):
         channel.handle(page, {**said, **wrong})
-    assert [tab.focus.cell for tab in channel.looked_at("ann")] == ["a"]
+    assert [tab.selection.cell for tab in channel.looked_at("ann")] == ["a"]
     assert channel.looked_at("bob") == []
 
 

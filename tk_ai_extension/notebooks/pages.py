@@ -34,7 +34,7 @@ from tk_ai_extension.model.errors import (
     save_error,
 )
 from tk_ai_extension.model.paths import has_link, open_aliases
-from tk_ai_extension.notebooks.focus import Focus
+from tk_ai_extension.notebooks.notebook_selection import NotebookSelection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +152,7 @@ class Tab:
         self.listed = notebook.path
         self.is_linked = self.shared = self.dirty = False
         self.seen = 0
-        self.focus = Focus()
+        self.selection = NotebookSelection()
         self.replica = TabReplica()
         self.lock = asyncio.Lock()
         self.saving: Throttle | None = None
@@ -377,7 +377,7 @@ class Pages:
         if "focus" in message:
             for tab in page.tabs:
                 if tab.name == message["focus"]:
-                    tab.focus = Focus.of(message)
+                    tab.selection = NotebookSelection.of(message)
                     self._note_seen(tab, message)
             return None
         if "answer" in message:

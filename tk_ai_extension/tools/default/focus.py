@@ -46,7 +46,7 @@ class PersonFocus(BaseModel):
 
 def focus_in(context: ToolContext, tab: Tab, snapshot: Snapshot) -> PersonFocus:
     """Return the person's focus in a tab; cells that are gone are left out."""
-    seen, focus = tab.focus, PersonFocus(notebook=tab.path)
+    seen, focus = tab.selection, PersonFocus(notebook=tab.path)
     chosen = [cell for key in seen.selected if (cell := snapshot.get(key)) is not None]
     if len(chosen) > MAX_NAMED:
         focus.selected_cells = format_ranges(sorted(map(snapshot.index, chosen)))

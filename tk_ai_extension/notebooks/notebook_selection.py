@@ -9,7 +9,7 @@ from tk_ai_extension.model.json_values import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Focus:
+class NotebookSelection:
     """The active cell of an open notebook, and the person's selection in it.
 
     Attributes:
@@ -27,8 +27,8 @@ class Focus:
     last_line: int = 1
 
     @classmethod
-    def of(cls, message: Json) -> Focus:
-        """Return the focus in a page's message.
+    def of(cls, message: Json) -> NotebookSelection:
+        """Return the selection in a page's message.
 
         Raises:
             InvalidArguments: The message is invalid.
