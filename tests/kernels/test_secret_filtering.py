@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server
 from tests.support.executor_bench import ExecutorBench, run
+from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.kernels.provisioner import provision_kernels
-from tk_ai_extension.model.agent_variables import SECRETS
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -30,7 +30,7 @@ def backend() -> str:
 async def filtered(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     for name in ("ANTHROPIC_API_KEY", "CLAUDE_CODE_TOKEN", "CORP_SECRET", "HARMLESS"):
         monkeypatch.setenv(name, "canary")
-    provision_kernels(server.manager, [*SECRETS, "CORP_*"])
+    provision_kernels(server.manager, [*WITHHELD_FROM_KERNELS, "CORP_*"])
     yield
 
 

@@ -1,7 +1,8 @@
 """The environment variables of kernels.
 
-Jupyter gives a kernel the server's whole environment. This package removes the agent's secrets. Kernels
-of ``nb`` and kernels in a sandbox get only the variables on an allowlist, so no exported key.
+Jupyter gives a kernel the server's whole environment. This package removes the variables of agents and
+models; add those of a new agent here. Kernels of ``nb`` and kernels in a sandbox get only the variables on
+an allowlist, so no exported key.
 """
 
 from __future__ import annotations
@@ -10,7 +11,25 @@ import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from tk_ai_extension.model.agent_variables import SECRETS
+WITHHELD_FROM_KERNELS = (
+    *(
+        "ANTHROPIC_*",
+        "CLAUDE_*",
+        "CODEX_*",
+        "COPILOT_*",
+        "GOOSE_*",
+        "KIRO_*",
+        "OPENCODE_*",
+        "VIBE_*",
+    ),
+    "AWS_BEARER_TOKEN_BEDROCK",
+    *("JPY_API_TOKEN", "JUPYTER_TOKEN"),
+)
+"""Patterns (`fnmatch`) of variables that kernels do not get: those that only agents and models use, and
+the tokens with which code could call the server as its user and approve its requests.
+(``JPY_API_TOKEN`` is the Hub's token, by the name of old versions; ``JUPYTERHUB_API_TOKEN`` stays for
+notebooks that call the Hub.) Keys of providers that notebooks use as well, such as ``OPENAI_API_KEY`` and
+AWS's credentials, stay: ``kernel_env_exclude`` removes them."""
 
 
 def exclude_variables(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
@@ -25,7 +44,7 @@ def inherited_environment(secrets: Iterable[str] = ()) -> dict[str, str]:
     Args:
         secrets: Further names or patterns (`fnmatch`) to remove: those of ``.secrets.env``.
     """
-    return exclude_variables(os.environ, (*SECRETS, *secrets))
+    return exclude_variables(os.environ, (*WITHHELD_FROM_KERNELS, *secrets))
 
 
 ALLOWED = (

@@ -14,8 +14,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import List, Unicode
 
-from tk_ai_extension.kernels.environment import exclude_variables
-from tk_ai_extension.model.agent_variables import SECRETS
+from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS, exclude_variables
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager
@@ -71,7 +70,7 @@ class ServerProvisioner(LocalProvisioner):
 
     left_out = List(
         Unicode(),
-        list(SECRETS),
+        list(WITHHELD_FROM_KERNELS),
         help="Names or patterns of environment variables that are hidden from kernels.",
     ).tag(config=True)
 
@@ -95,7 +94,7 @@ def provision_kernels(manager: MultiKernelManager, left_out: Iterable[str]) -> N
 
     Another default provisioner that an administrator configured, or one that a kernelspec names, is
     not replaced. jupyter_client's factory is shared by all managers of the process: kernels of the others
-    are started without `SECRETS`.
+    are started without `WITHHELD_FROM_KERNELS`.
 
     Args:
         manager: The multi-kernel manager.

@@ -137,7 +137,7 @@ class Tab:
         shared: Whether a collaboration room has its content, which the room saves.
         dirty: Whether only the tab has some changes, by the page's last message; true while ours are made.
         seen: Increasing number of the last time that its page had the window's focus and showed it.
-        focus: What the person looks at in it, by the page's last message.
+        selection: What the person looks at in it, by the page's last message.
         replica: The server's copy of its content; see `Pages.locked`.
         lock: Held while the replica is used.
     """

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_server.extension.application import ExtensionApp
 
 from tk_ai_extension._version import __version__
+from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS
 from tk_ai_extension.kernels.provisioner import provision_kernels
-from tk_ai_extension.model.agent_variables import SECRETS
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
@@ -85,7 +85,9 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             _describe,
             self,
         )
-        left_out = [*SECRETS, *self.kernel_env_exclude] if self.filter_all_kernels else []
+        left_out = (
+            [*WITHHELD_FROM_KERNELS, *self.kernel_env_exclude] if self.filter_all_kernels else []
+        )
         provision_kernels(managers.kernels, left_out)
         if server.event_logger.handlers:
             server.event_logger.register_event_schema(Path(__file__).with_name("events.yaml"))
