@@ -175,7 +175,7 @@ export interface ConnectionInfo {
   /** Whether this user may connect a model here. */
   allowed: boolean;
   /** The connection that was entered in the panel, if any. */
-  stored: StoredConnection | null;
+  stored: StoredConnectionInfo | null;
   /** What chats use now. */
   models: ModelsInfo;
 }
@@ -381,12 +381,6 @@ export interface PermissionsWaiting {
   kind: 'waiting';
   permissions: readonly PermissionInfo[];
 }
-/** An image. */
-export interface Picture {
-  /** Base64. */
-  data: string;
-  mime: string;
-}
 /** A prompt, for a list of them. */
 export interface PromptInfo {
   /** What a person types after `/`. */
@@ -499,8 +493,8 @@ export interface StandingInfo {
   /** Seconds since the epoch. */
   created: number;
 }
-/** Connection that a user has entered in the panel, without its secret. */
-export interface StoredConnection {
+/** The stored connection without its secret, for the panel. */
+export interface StoredConnectionInfo {
   /** anthropic, oauth or compatible. */
   provider: string;
   /** The only address that the secret is sent to. */
@@ -551,7 +545,7 @@ export interface ToolAnsweredEvent extends EventHead {
   /** The structured result, or `{"error": …}`. */
   structured: Readonly<Record<string, unknown>>;
   /** Images, `{"data": base64, "mime": …}`. */
-  images: readonly Picture[];
+  images: readonly ToolResultImage[];
   /** Duration, without the time that a person took to approve it. */
   seconds: number;
 }
@@ -570,6 +564,12 @@ export interface ToolProgressedEvent extends EventHead {
   kind: 'tool_progress';
   call: string;
   message: string;
+}
+/** An image in a tool's result. */
+export interface ToolResultImage {
+  /** Base64. */
+  data: string;
+  mime: string;
 }
 /** The turn started: the agent gets the message. */
 export interface TurnBeganEvent extends EventHead {

@@ -4,7 +4,7 @@ import { checkIcon, closeIcon, ellipsesIcon, stopIcon } from '@jupyterlab/ui-com
 import { type JSX, memo, useRef, useState } from 'react';
 
 import { ApiError, problemText } from '../api/client';
-import type { CellRun, Picture, ToolAnsweredEvent } from '../api/events';
+import type { CellRun, ToolAnsweredEvent, ToolResultImage } from '../api/events';
 import { fenced } from '../chat/blocks';
 import { describe, duration } from '../chat/describe';
 import { runsOf, textOf, touchedCell } from '../chat/runs';
@@ -55,7 +55,7 @@ export const CallCard = memo(function CallCard({ call }: { call: ICall }): JSX.E
   );
 });
 
-function Picture({ picture }: { picture: Picture }): JSX.Element | null {
+function Picture({ picture }: { picture: ToolResultImage }): JSX.Element | null {
   const { trans } = useServices();
   if (!IMAGE_TYPES.has(picture.mime)) {
     return null;

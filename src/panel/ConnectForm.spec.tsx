@@ -2,13 +2,13 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { ApiError, type INewConnection } from '../api/client';
-import type { ConnectionInfo, ModelsInfo, StoredConnection } from '../api/events';
+import type { ConnectionInfo, ModelsInfo, StoredConnectionInfo } from '../api/events';
 import { Connect } from './ConnectForm';
 import { type IPanelContext, ServicesProvider } from './services';
 
 const KEY = 'sk-ant-canary-0123456789';
 
-const STORED: StoredConnection = {
+const STORED: StoredConnectionInfo = {
   provider: 'compatible',
   base_url: 'https://gateway.example',
   model: 'claude-x',
@@ -17,7 +17,7 @@ const STORED: StoredConnection = {
 };
 
 function infoOf(
-  stored: StoredConnection | null,
+  stored: StoredConnectionInfo | null,
   more: Partial<ConnectionInfo> = {},
   models: Partial<ModelsInfo> = {}
 ): ConnectionInfo {

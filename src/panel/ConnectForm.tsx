@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { type FormEvent, type JSX, useEffect, useId, useRef, useState } from 'react';
 
 import type { INewConnection, Provider } from '../api/client';
-import type { ConnectionInfo, ErrorInfo, StoredConnection } from '../api/events';
+import type { ConnectionInfo, ErrorInfo, StoredConnectionInfo } from '../api/events';
 import { Button } from './controls';
 import { Failure, problemOf } from './Problem';
 import { useServices } from './services';
@@ -97,7 +97,7 @@ export function Connect(): JSX.Element {
 }
 
 interface IFormProps {
-  stored: StoredConnection | null;
+  stored: StoredConnectionInfo | null;
   /** Tests and stores a connection. */
   connect: (connection: INewConnection) => Promise<void>;
 }
@@ -238,7 +238,7 @@ function Field({ id, field, value, keeps, problem }: IFieldProps): JSX.Element {
 }
 
 /** The stored connection, without its key. */
-function Stored({ stored }: { stored: StoredConnection }): JSX.Element {
+function Stored({ stored }: { stored: StoredConnectionInfo }): JSX.Element {
   const { trans } = useServices();
   const { base_url, ending, in_force, model } = stored;
   const label = providersOf(trans).find(({ name }) => name === stored.provider)?.label;
@@ -305,7 +305,7 @@ function providersOf(trans: TranslationBundle): IProvider[] {
   ];
 }
 
-function valueOf(stored: StoredConnection, name: FieldName): string {
+function valueOf(stored: StoredConnectionInfo, name: FieldName): string {
   return name === 'secret' ? '' : stored[name];
 }
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore
-from tk_ai_extension.agent.claude.providers import ADDRESS, ANTHROPIC, KEYS, ModelConnection
+from tk_ai_extension.agent.claude.providers import ADDRESS, ANTHROPIC, KEYS, StoredConnection
 from tk_ai_extension.model.errors import ReadOnly
 from tk_ai_extension.model.private_files import PrivateFileError
 
 KEY = "sk-ant-canary-0123456789"
-MINE = ModelConnection({ADDRESS: ANTHROPIC, KEYS[0]: KEY}, models=("claude-a", "claude-b"))
-OTHER = ModelConnection({ADDRESS: ANTHROPIC, KEYS[0]: "another-key-987654321"})
+MINE = StoredConnection({ADDRESS: ANTHROPIC, KEYS[0]: KEY}, models=("claude-a", "claude-b"))
+OTHER = StoredConnection({ADDRESS: ANTHROPIC, KEYS[0]: "another-key-987654321"})
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ from tk_ai_extension.agent.claude.providers import (
     ADDRESS,
     ANTHROPIC,
     KEYS,
-    ModelConnection,
     ProviderSettings,
+    StoredConnection,
     choose,
 )
 from tk_ai_extension.agent.requests import ConnectRequest
@@ -251,7 +251,7 @@ async def test_a_stored_key_is_sent_to_its_own_address_only(
         await mine.connect(ConnectRequest(provider="anthropic"))
 
 
-STORED = ModelConnection({ADDRESS: ANTHROPIC, KEYS[0]: CANARY})
+STORED = StoredConnection({ADDRESS: ANTHROPIC, KEYS[0]: CANARY})
 OTHERS: dict[str, tuple[str, dict[str, str]]] = {
     "settings": ("https://gateway.example", {}),
     "environment": ("", {"ANTHROPIC_API_KEY": "e"}),

@@ -206,8 +206,8 @@ class EventHead(BaseModel):
     time: float
 
 
-class Picture(TypedDict):
-    """An image.
+class ToolResultImage(TypedDict):
+    """An image in a tool's result.
 
     Attributes:
         data: Base64.
@@ -222,7 +222,7 @@ _PARTS: Json = {
     "answers": list[Answer],
     "effect": Effect,
     "error": ErrorInfo,
-    "images": list[Picture],
+    "images": list[ToolResultImage],
     "mode": Mode,
     "proposal": Proposal,
 }

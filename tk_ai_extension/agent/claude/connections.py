@@ -31,9 +31,9 @@ from tk_ai_extension.agent.claude.providers import (
     MODEL,
     OAUTH,
     ConnectionInfo,
-    ModelConnection,
     Provider,
     ProviderSettings,
+    StoredConnection,
     choose,
     host_of,
     is_elsewhere,
@@ -117,7 +117,7 @@ class ConnectionStore:
 
     file: Path
 
-    def read(self) -> ModelConnection | None:
+    def read(self) -> StoredConnection | None:
         """Return the connection; None if there is none.
 
         Raises:
@@ -127,14 +127,14 @@ class ConnectionStore:
         if text is None:
             return None
         try:
-            return TypeAdapter(ModelConnection).validate_json(text)
+            return TypeAdapter(StoredConnection).validate_json(text)
         except ValidationError:
             # Not chained: that error would hold the file's text.
             raise PrivateFileError(
                 f"{self.file!s} cannot be used. Connect a model again."
             ) from None
 
-    def save(self, connection: ModelConnection | None) -> None:
+    def save(self, connection: StoredConnection | None) -> None:
         """Replace the stored connection; None deletes it with its secret.
 
         Raises:
@@ -225,7 +225,7 @@ class ProviderSelector:
         await asyncio.to_thread(self._store.save, None)
         return await self.connection()
 
-    def _read(self) -> tuple[Provider, ModelConnection | None]:
+    def _read(self) -> tuple[Provider, StoredConnection | None]:
         """Return the provider in force, and the stored connection if it can be read."""
         settings, stored, keys = self._settings, None, {}
         problem: str | None = None
@@ -246,7 +246,7 @@ class ProviderSelector:
         return found, stored
 
 
-async def _tested(connection: ModelConnection) -> ModelConnection:
+async def _tested(connection: StoredConnection) -> StoredConnection:
     """Return a connection that works, with the models that its provider lists."""
     values = connection.variables
     api = await asyncio.to_thread(MessagesApi, values, TIMEOUT)
@@ -281,7 +281,7 @@ def _cheapest(models: tuple[str, ...]) -> str:
     return next((each for each in models if "haiku" in each), models[0] if models else "")
 
 
-def _entered(new: ConnectRequest, stored: ModelConnection | None) -> ModelConnection:
+def _entered(new: ConnectRequest, stored: StoredConnection | None) -> StoredConnection:
     """Return what the user entered as a connection, before its test.
 
     The stored key is used again for the same provider and address only.
@@ -297,7 +297,7 @@ def _entered(new: ConnectRequest, stored: ModelConnection | None) -> ModelConnec
     values = place | (dict.fromkeys(secrets, secret) if secret else {})
     if new.model:
         values[MODEL] = _checked("model", new.model)
-    return ModelConnection(values)
+    return StoredConnection(values)
 
 
 def _place(new: ConnectRequest) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -86,8 +86,8 @@ class ModelsInfo(TypedDict):
     agents: NotRequired[dict[str, str]]
 
 
-class StoredConnection(TypedDict):
-    """Connection that a user has entered in the panel, without its secret.
+class StoredConnectionInfo(TypedDict):
+    """The stored connection without its secret, for the panel.
 
     Attributes:
         provider: anthropic, oauth or compatible.
@@ -114,7 +114,7 @@ class ConnectionInfo(TypedDict):
     """
 
     allowed: bool
-    stored: StoredConnection | None
+    stored: StoredConnectionInfo | None
     models: ModelsInfo
 
 
@@ -138,8 +138,8 @@ class ProviderSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelConnection:
-    """The connection that a user entered in the panel, as it is stored.
+class StoredConnection:
+    """The connection that a user entered in the panel, with its secret, as it is stored.
 
     Attributes:
         variables: The variables of Claude's process.
@@ -149,7 +149,7 @@ class ModelConnection:
     variables: Mapping[str, str] = field(repr=False)
     models: tuple[str, ...] = ()
 
-    def described(self, *, in_force: bool) -> StoredConnection:
+    def described(self, *, in_force: bool) -> StoredConnectionInfo:
         """Return the connection without its secret."""
         values = self.variables
         secret = next((values[name] for name in CREDENTIALS if name in values), "")
@@ -221,7 +221,7 @@ def choose(
     settings: ProviderSettings,
     environment: Mapping[str, str],
     keys: Mapping[str, str] | None = None,
-    stored: ModelConnection | None = None,
+    stored: StoredConnection | None = None,
 ) -> Provider:
     """Select the provider.
 
