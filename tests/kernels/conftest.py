@@ -179,7 +179,7 @@ async def kernels(server: Server) -> AsyncIterator[KernelService]:
         stack=server.stack,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tk_ai_extension.kernels.executor.INTERRUPT_TIMEOUT", 1.0)
+        patch.setattr("tk_ai_extension.kernels.kernel_run.INTERRUPT_TIMEOUT", 1.0)
         yield service
     await service.close()
 

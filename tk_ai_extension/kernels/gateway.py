@@ -32,7 +32,6 @@ from tornado.websocket import (
     websocket_connect,
 )
 
-from tk_ai_extension.kernels.executor import DisconnectReason
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
@@ -43,6 +42,7 @@ from tk_ai_extension.kernels.kernel import (
     unpacked,
 )
 from tk_ai_extension.kernels.kernel_info import KernelState, Message
+from tk_ai_extension.kernels.kernel_run import DisconnectReason
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.errors import GatewayUnavailable, KernelStartFailed
 from tk_ai_extension.model.masking import masked

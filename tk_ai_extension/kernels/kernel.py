@@ -15,8 +15,8 @@ import zmq.asyncio
 from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
-from tk_ai_extension.kernels.executor import STOP_TIMEOUT, DisconnectReason, KernelRun
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelState, Message
+from tk_ai_extension.kernels.kernel_run import STOP_TIMEOUT, DisconnectReason, KernelRun
 from tk_ai_extension.kernels.process import (
     UsageMeter,
     describe_exit,

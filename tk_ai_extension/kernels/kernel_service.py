@@ -19,7 +19,6 @@ from tornado.web import HTTPError
 from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.execution_stack import wait_for_turn
-from tk_ai_extension.kernels.executor import FollowedRun, KernelRun
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
@@ -28,6 +27,7 @@ from tk_ai_extension.kernels.kernel import (
     KernelConnection,
 )
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
+from tk_ai_extension.kernels.kernel_run import FollowedRun, KernelRun
 from tk_ai_extension.kernels.process import local_process
 from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.model.background import BackgroundTasks, run_to_completion

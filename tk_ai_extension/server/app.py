@@ -24,6 +24,7 @@ from tk_ai_extension.server.handlers.page_websocket import (
 )
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.page_runs import CONNECTION, PageRuns, followed
+from tk_ai_extension.server.process_privacy import hide_process
 from tk_ai_extension.server.services import (
     Managers,
     PathEvents,
@@ -32,7 +33,6 @@ from tk_ai_extension.server.services import (
     Services,
 )
 from tk_ai_extension.server.settings import ExtensionSettings
-from tk_ai_extension.workspace.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats

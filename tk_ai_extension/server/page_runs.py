@@ -26,7 +26,7 @@ from tk_ai_extension.server.handlers.handler import is_shared
 from tk_ai_extension.server.handlers.page_websocket import GOING_AWAY
 
 if TYPE_CHECKING:
-    from tk_ai_extension.kernels.executor import FollowedRun
+    from tk_ai_extension.kernels.kernel_run import FollowedRun
     from tk_ai_extension.server.services import Services
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.default.variables import VariableList
 from tk_ai_extension.tools.registry import parsed
-from tk_ai_extension.workspace.journal import Activity
+from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE, StandingInfo
 from tk_ai_extension.workspace.undo import CombinedChange, UndoResult

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
-from tk_ai_extension.kernels.executor import FollowedRun
+from tk_ai_extension.kernels.kernel_run import FollowedRun
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.background import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
@@ -37,8 +37,9 @@ from tk_ai_extension.model.execution_events import (
 from tk_ai_extension.model.outputs import OutputBuffer, summarise
 from tk_ai_extension.notebooks.notebook import KernelIncarnations, Notebook, Notebooks
 from tk_ai_extension.notebooks.outputs import CellOutputWriter
+from tk_ai_extension.workspace.activity import Activity, ActivityPublisher
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
-from tk_ai_extension.workspace.journal import Activity, ActivityFeed, Journal
+from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.permission_requests import Approval
 from tk_ai_extension.workspace.runs import (
     FairQueue,
@@ -124,7 +125,7 @@ class ExecutionService:
         queue: FairQueue,
         journal: Journal,
         notebooks: Notebooks,
-        activity: ActivityFeed,
+        activity: ActivityPublisher,
         *,
         incarnations: KernelIncarnations | None = None,
         displays: DisplayRegistry | None = None,

@@ -1,7 +1,5 @@
 """The journal: all changes and runs through tools, with author, time and cell contents, in SQLite.
 
-`ActivityFeed` publishes the current activity in a notebook.
-
 A change is written once, when it is in the notebook and before it is answered. A run is written before
 its code runs, so that a crash leaves a record, and again at its end. A refusal, which changes nothing,
 is written once. People's edits in a live document are not recorded: undo compares before it writes
@@ -15,9 +13,7 @@ import json
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import (
-    AsyncGenerator,
     Collection,
     Coroutine,
     Generator,
@@ -34,7 +30,6 @@ from tk_ai_extension.model.background import run_to_completion
 from tk_ai_extension.model.callers import Caller, EmitEvent
 from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.strict_json import encodable_text
-from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.workspace.database import Database, is_alive, process_of
 from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing
 
@@ -631,112 +626,3 @@ def _entry(row: Sequence[Any], changes: tuple[Change, ...] = (), *, reader: str)
         changes=changes,
         note=note,
     )
-
-
-ActivityKind = Literal["changed", "kept", "taken_back", "running", "ran", "shown", "missed"]
-
-MAX_BEHIND = 500
-"""Maximum queued activities of a subscriber. A slower one receives ``missed`` instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """A change or run of a notebook through a tool.
-
-    Attributes:
-        kind: ``changed`` and ``taken_back``: cells were written; ``kept``: a person keeps changes;
-            ``running`` and ``ran``: a cell's code starts and ends; ``shown``: an agent points its
-            user to a cell; ``missed``: the subscriber was too slow for the activities here.
-        author: The name that people see; empty for ``missed``.
-        cells: The keys of the cells.
-        turn: The chat's turn; None if it belongs to none.
-        entry: The number of the journal entry of a change; 0 for none.
-        status: How a run ended; otherwise empty.
-    """
-
-    kind: ActivityKind
-    author: str = ""
-    cells: tuple[str, ...] = ()
-    turn: str | None = None
-    entry: int = 0
-    status: str = ""
-
-
-class _Subscriber:
-    def __init__(self, notebook: Notebook, user: str) -> None:
-        self.notebook = notebook
-        self.user = user
-        self.queue: deque[Activity] = deque()
-        self.changed = asyncio.Event()
-
-    def follows(self, notebook: Notebook) -> bool:
-        """Return whether it follows this notebook; after its deletion, the next one of its path."""
-        if self.notebook.is_deleted and self.notebook.path == notebook.path:
-            self.notebook = notebook
-        return self.notebook is notebook
-
-    def put(self, activity: Activity) -> None:
-        if len(self.queue) >= MAX_BEHIND:
-            self.queue.clear()
-            activity = Activity("missed")
-        self.queue.append(activity)
-        self.changed.set()
-
-
-class ActivityFeed:
-    """Publishes changes and runs of notebooks to subscribers."""
-
-    def __init__(self) -> None:
-        self._subscribers: set[_Subscriber] = set()
-
-    def publish(
-        self,
-        notebook: Notebook | None,
-        caller: Caller,
-        kind: ActivityKind,
-        cells: Iterable[str | None],
-        *,
-        entry: int = 0,
-        status: str = "",
-    ) -> None:
-        """Publish an activity to the subscribers of a notebook.
-
-        Args:
-            notebook: The notebook; None does nothing.
-            caller: The caller.
-            kind: The kind of activity.
-            cells: The keys of the cells; None values are ignored.
-            entry: The number of the journal entry of a change.
-            status: How a run ended.
-        """
-        if notebook is None or not self._subscribers:
-            return
-        named = tuple(dict.fromkeys(cell for cell in cells if cell))
-        activity = Activity(kind, caller.author, named, caller.turn, entry, status)
-        for subscriber in self._subscribers:
-            is_theirs = kind != "shown" or subscriber.user == caller.user
-            if is_theirs and subscriber.follows(notebook):
-                subscriber.put(activity)
-
-    async def follow(
-        self, notebook: Notebook, running: Iterable[Activity] = (), *, user: str = ""
-    ) -> AsyncGenerator[Activity]:
-        """Yield the activities of a notebook, beginning with those of the cells that run now.
-
-        Args:
-            notebook: The notebook.
-            running: The cells that run now.
-            user: The user who sees the cells that their agents point to.
-        """
-        subscriber = _Subscriber(notebook, user)
-        for activity in running:
-            subscriber.put(activity)
-        self._subscribers.add(subscriber)
-        try:
-            while True:
-                while subscriber.queue:
-                    yield subscriber.queue.popleft()
-                subscriber.changed.clear()
-                await subscriber.changed.wait()
-        finally:
-            self._subscribers.discard(subscriber)

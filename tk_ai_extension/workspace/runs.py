@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
-from tk_ai_extension.kernels.executor import FollowedRun
+from tk_ai_extension.kernels.kernel_run import FollowedRun
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, LimitReached, ToolError
 from tk_ai_extension.model.execution_events import (

@@ -32,11 +32,12 @@ from tk_ai_extension.notebooks.notebook import (
 )
 from tk_ai_extension.notebooks.pages import Tab
 from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.workspace.activity import ActivityPublisher
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.execution_service import ExecutionService
 from tk_ai_extension.workspace.files import Files
-from tk_ai_extension.workspace.journal import ActivityFeed, ChangesInProgress, Journal
+from tk_ai_extension.workspace.journal import ChangesInProgress, Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.python_sessions import PythonSessions
 from tk_ai_extension.workspace.runs import FairQueue, KernelQueries
@@ -331,7 +332,7 @@ class Workspace:
     commits: ChangesInProgress = field(default_factory=ChangesInProgress)
     incarnations: KernelIncarnations = field(default_factory=KernelIncarnations)
     notices: Notices = field(default_factory=Notices)
-    activity: ActivityFeed = field(default_factory=ActivityFeed)
+    activity: ActivityPublisher = field(default_factory=ActivityPublisher)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
     limits: CallLimits = CallLimits()
     notebooks: ConnectedNotebooks = field(init=False)

@@ -171,8 +171,8 @@ _OUTCOMES: Mapping[Cancellation, str] = {
 }
 
 
-class KernelChanged(Result):
-    """The change of a kernel's state."""
+class KernelActionResult(Result):
+    """The result of interrupting, restarting or shutting down a kernel."""
 
     kernel_id: str
     action: Literal["interrupted", "restarted", "shut down"]
@@ -198,31 +198,33 @@ class KernelChanged(Result):
         return f"Kernel {self.kernel_id[:8]} {self.action}.{lost}"
 
 
-async def _change(context: ToolContext, plan: KernelChangePlan, tool: str) -> KernelChanged:  # noqa: ARG001
+async def _change(context: ToolContext, plan: KernelChangePlan, tool: str) -> KernelActionResult:  # noqa: ARG001
     """Execute the planned change of a kernel."""
     if plan.verb == "interrupt":
         return await _interrupt(context, plan)
     restart = plan.verb == "restart"
     kernels = context.workspace.kernels
     await (kernels.restart(plan.kernel_id) if restart else kernels.shutdown(plan.kernel_id))
-    return KernelChanged(kernel_id=plan.kernel_id, action="restarted" if restart else "shut down")
+    return KernelActionResult(
+        kernel_id=plan.kernel_id, action="restarted" if restart else "shut down"
+    )
 
 
-async def _interrupt(context: ToolContext, plan: KernelChangePlan) -> KernelChanged:
+async def _interrupt(context: ToolContext, plan: KernelChangePlan) -> KernelActionResult:
     """Interrupt the kernel's running code, or one execution."""
     workspace, found = context.workspace, plan.kernel_id
     if plan.execution_id is not None:
         run = workspace.executions.get(context.caller, plan.execution_id)
         outcome = _OUTCOMES[await workspace.executions.cancel(run)]
-        return KernelChanged(kernel_id=run.kernel_id, action="interrupted", outcome=outcome)
+        return KernelActionResult(kernel_id=run.kernel_id, action="interrupted", outcome=outcome)
     running = next(
         (run for run in workspace.executions.active(kernel_id=found) if run.current.started), None
     )
     if running is None:
         await workspace.kernels.interrupt(found)
-        return KernelChanged(kernel_id=found, action="interrupted")
+        return KernelActionResult(kernel_id=found, action="interrupted")
     outcome = _OUTCOMES[await workspace.executions.cancel(running)]
-    return KernelChanged(kernel_id=found, action="interrupted", outcome=outcome)
+    return KernelActionResult(kernel_id=found, action="interrupted", outcome=outcome)
 
 
 async def _plan(

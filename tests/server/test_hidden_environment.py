@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tk_ai_extension.workspace import process_privacy
+from tk_ai_extension.server import process_privacy
 
 ORDINARY = 65_433
 """A user who owns nothing on this machine."""
