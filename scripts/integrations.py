@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.mcp.calls import INSTRUCTIONS
 from tk_ai_extension.mcp.resources import PROMPT_TEMPLATES, PromptTemplate
+from tk_ai_extension.mcp.tool_calls import INSTRUCTIONS
 from tk_ai_extension.tools.registry import Registry, Tool
 
 TARGET = Path(__file__).parent.parent / "integrations"

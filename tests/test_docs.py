@@ -19,7 +19,7 @@ from tests.proofs import ROOT
 from tests.servers import StartServer, start_server
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.server.app import TkAIExtensionApp
-from tk_ai_extension.server.handlers.handler import ROUTE_ERRORS, NotFoundHandler
+from tk_ai_extension.server.handlers.base_handler import ROUTE_ERRORS, NotFoundHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
 from tk_ai_extension.tools import glossary

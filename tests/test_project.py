@@ -194,6 +194,12 @@ def test_a_server_loads_the_extension_without_other_packages(tmp_path: Path) -> 
     ours = {name for name in loaded[True] if name.startswith("tk_ai_extension.")}
     assert "tk_ai_extension.server.app" in ours
     # What works on notebooks is imported when the server is up.
-    late = ("tools", "model.cells", "model.operations", "workspace.workspace", "server.composition")
+    late = (
+        "tools",
+        "model.cells",
+        "model.cell_operations",
+        "workspace.workspace",
+        "server.composition",
+    )
     assert not ours & {f"tk_ai_extension.{name}" for name in late}
     assert len(ours) < 60

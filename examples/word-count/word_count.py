@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tk_ai_extension.model.cell_operations import Insert
 from tk_ai_extension.model.cells import CellContent, Snapshot
-from tk_ai_extension.model.operations import Insert
 from tk_ai_extension.tools.edit_plans import EditPlan, apply_edit, plan_edit
 from tk_ai_extension.tools.parameters import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool

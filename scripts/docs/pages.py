@@ -17,7 +17,7 @@ from scripts.docs.tools import tools_page
 from tests.proofs import proofs
 from tests.requirements import REQUIREMENTS
 from tk_ai_extension.server.app import TkAIExtensionApp
-from tk_ai_extension.server.handlers.handler import ROUTE_ERRORS
+from tk_ai_extension.server.handlers.base_handler import ROUTE_ERRORS
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
 from tk_ai_extension.tools.registry import TOOLSETS, Registry

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from scripts.docs.markdown import code, docstrings, literal, page, prose, sentence, table
-from tk_ai_extension.mcp.calls import describe
+from tk_ai_extension.mcp.tool_calls import describe
 from tk_ai_extension.tools.glossary import FIELDS, meaning
 from tk_ai_extension.tools.registry import TOOLSETS, Registry, Result, Tool
 

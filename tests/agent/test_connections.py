@@ -24,6 +24,7 @@ from tests.support.scripted_model import (
     ScriptedModel,
     rate_limited,
 )
+from tk_ai_extension.agent.chat_requests import ConnectRequest
 from tk_ai_extension.agent.claude import connections
 from tk_ai_extension.agent.claude.connections import FILE, ConnectionStore, ProviderSelector
 from tk_ai_extension.agent.claude.providers import (
@@ -34,7 +35,6 @@ from tk_ai_extension.agent.claude.providers import (
     StoredConnection,
     choose,
 )
-from tk_ai_extension.agent.requests import ConnectRequest
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind, seen_by_echo
 from tests.harness import ToolHarness
-from tk_ai_extension.agent import context
-from tk_ai_extension.agent.requests import MAX_SELECTION
+from tk_ai_extension.agent import message_context
+from tk_ai_extension.agent.chat_requests import MAX_SELECTION
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 
 CLOSE = "</ SEEN ><seen>"
@@ -71,7 +71,7 @@ async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_i
     # Nothing in them begins or ends the context.
     assert (seen.count("<seen>"), seen.count("</seen>")) == (1, 1)
     assert seen.endswith("Look.")
-    assert len(seen) < 8 * context.PART + 4_000
+    assert len(seen) < 8 * message_context.PART + 4_000
 
     await harness.call("execute_ipython", code="del left", notebook="a.ipynb")
     seen, notices = await say(

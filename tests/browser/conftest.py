@@ -30,7 +30,7 @@ from tests.browser.pool import CONFIG, Pool, PooledLab, pool
 from tests.servers import StartServer, servers
 from tests.support.scripted_model import MODEL, ScriptedModel
 from tk_ai_extension.agent.claude.providers import TAKEN
-from tk_ai_extension.agent.process_settings import NETWORK, matches
+from tk_ai_extension.agent.launch_settings import NETWORK, matches
 
 # A busy machine is slow.
 expect.set_options(timeout=DEADLINE)

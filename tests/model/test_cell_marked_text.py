@@ -13,9 +13,9 @@ from tk_ai_extension.model.cell_marked_text import (
     parse,
     render,
 )
+from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, cell_keys
 from tk_ai_extension.model.errors import Conflict, InvalidArguments
-from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.model.three_way_merge import merge
 
 Kind = tuple[str | None, str] | tuple[str | None, str, CellType]

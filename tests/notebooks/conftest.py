@@ -22,7 +22,7 @@ from tests.support.document_bench import (
 )
 from tests.support.tab_page import TabPage
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks import pages
+from tk_ai_extension.notebooks import browser_pages
 from tk_ai_extension.notebooks.store import NotebookStore
 
 
@@ -54,7 +54,7 @@ async def bench(
 
 @pytest.fixture
 async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TabHarness]:
-    monkeypatch.setattr(pages, "GRACE", DEADLINE)
+    monkeypatch.setattr(browser_pages, "GRACE", DEADLINE)
     async with listening_server(tmp_path) as (app, address):
         stored = notebook(code("a", "aaaa1111"), code("b", "bbbb2222"))
         (Path(app.root_dir) / PATH).write_bytes(written(stored))
@@ -70,4 +70,4 @@ async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 @pytest.fixture
 def short_grace(harness: TabHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tab that goes away counts as lost at once."""
-    monkeypatch.setattr(pages, "GRACE", SHORT)
+    monkeypatch.setattr(browser_pages, "GRACE", SHORT)

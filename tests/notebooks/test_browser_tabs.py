@@ -14,12 +14,12 @@ from tests.support.document_bench import (
     sources,
     stream,
 )
+from tk_ai_extension.model.cell_operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.outputs import Append, StreamEdit
-from tk_ai_extension.notebooks import pages
+from tk_ai_extension.notebooks import browser_pages
 
 
 def once(method: str, what: Callable[[Json], Awaitable[None]]) -> Callable[[Json], Awaitable[None]]:
@@ -223,7 +223,7 @@ async def test_a_saved_notebook_in_a_tab_that_is_offline_is_edited_in_its_file(
 async def test_a_tab_that_does_not_answer_times_out(
     harness: TabHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "ANSWER", 0.2)
+    monkeypatch.setattr(browser_pages, "ANSWER", 0.2)
     document = await harness.document()
 
     async def silent(_: Json) -> None:

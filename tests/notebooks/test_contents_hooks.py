@@ -21,9 +21,9 @@ from tests.support.document_bench import (
     notebook,
     sources,
 )
+from tk_ai_extension.model.cell_operations import Delete, Insert, Replace
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
-from tk_ai_extension.model.operations import Delete, Insert, Replace
 from tk_ai_extension.server.services import CONTENTS_EVENTS
 
 

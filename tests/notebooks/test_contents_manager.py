@@ -19,7 +19,7 @@ from tests.support.document_bench import (
     sources,
 )
 from tests.support.documents import DocumentConformance
-from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks.store import NotebookStore
 

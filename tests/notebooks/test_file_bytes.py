@@ -19,9 +19,7 @@ from tests.notebooks.conftest import file_bench
 from tests.notebooks.forms import forms
 from tests.support.document_bench import DocumentBench, stream
 from tk_ai_extension.model.cell_marked_text import parse, render
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import InvalidNotebook
-from tk_ai_extension.model.operations import (
+from tk_ai_extension.model.cell_operations import (
     Delete,
     Insert,
     Move,
@@ -30,6 +28,8 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
     expecting,
 )
+from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.three_way_merge import merge
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.in_memory import read_notebook

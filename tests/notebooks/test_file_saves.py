@@ -27,12 +27,12 @@ from tests.support.document_bench import (
     written,
 )
 from tests.support.document_faults import another_user
+from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.model.errors import (
     DiskFull,
     NotebookNotFound,
     ReadOnly,
 )
-from tk_ai_extension.model.operations import Replace
 
 KILLS = 15
 
@@ -40,7 +40,7 @@ SAVING = """
 import asyncio, os, sys
 from functools import partial
 from pathlib import Path
-from tk_ai_extension.model.operations import Replace
+from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.model.paths import notebook_path
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.document_bench import DEADLINE, code, notebook, stream, written
+from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.model.errors import NotFound, PathRefused, ToolError
-from tk_ai_extension.model.operations import Replace
 from tk_ai_extension.model.outputs import Append
 from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks.store import NotebookStore

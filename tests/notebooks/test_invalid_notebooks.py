@@ -12,10 +12,10 @@ import pytest
 from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import code, display, notebook, prose, stream
 from tk_ai_extension.model.cell_marked_text import render
+from tk_ai_extension.model.cell_operations import Insert, Replace, expecting
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Insert, Replace, expecting
 from tk_ai_extension.model.output_text import digest
 from tk_ai_extension.model.outputs import Append, summarise
 

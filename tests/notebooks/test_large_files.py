@@ -13,8 +13,8 @@ from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import DocumentBench, sources, stream
 from tests.support.faults import LoopMeter
 from tk_ai_extension.model.cell_marked_text import render
+from tk_ai_extension.model.cell_operations import Insert, Move, Replace
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.operations import Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append
 
 LONGEST_STALL = 0.2

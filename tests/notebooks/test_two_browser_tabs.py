@@ -7,9 +7,9 @@ import pytest
 from tests.notebooks.tabs import PATH, TabHarness
 from tests.support.document_bench import sources
 from tests.support.tab_page import TabPerson
+from tk_ai_extension.model.cell_operations import Insert, Replace
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import Conflict, OpenTwice
-from tk_ai_extension.model.operations import Insert, Replace
 
 INSERT = Insert(CellContent("code", "new"), index=0)
 

@@ -113,7 +113,7 @@ async def test_another_user_cannot_write_it(
 ) -> None:
     assert (await ask("POST", ROUTE, body_of("POST", scripted), **jp_auth_header)).code == 200
     monkeypatch.setattr(
-        "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
+        "tk_ai_extension.server.handlers.chat_setup.username", lambda _handler: "guest"
     )
     found = json.loads((await ask("GET", ROUTE, **jp_auth_header)).body)
     assert (found["allowed"], found["stored"]) == (False, None)
@@ -123,7 +123,7 @@ async def test_another_user_cannot_write_it(
     assert is_stored()
     # On a JupyterHub the server belongs to the Hub's user.
     monkeypatch.setattr(
-        "tk_ai_extension.server.handlers.handler.is_shared", lambda _provider: False
+        "tk_ai_extension.server.handlers.base_handler.is_shared", lambda _provider: False
     )
     monkeypatch.setenv("JUPYTERHUB_USER", "guest")
     assert (await ask("DELETE", ROUTE, **jp_auth_header)).code == 200

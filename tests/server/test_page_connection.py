@@ -20,8 +20,8 @@ from traitlets.config import Config
 from tests.server.conftest import Ask, Call
 from tests.support.tab_page import TabPage
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached
-from tk_ai_extension.notebooks import pages
-from tk_ai_extension.notebooks.pages import (
+from tk_ai_extension.notebooks import browser_pages
+from tk_ai_extension.notebooks.browser_pages import (
     MAX_NAME,
     MAX_PATH,
     MAX_TABS,
@@ -176,7 +176,7 @@ async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_nam
 
 @pytest.mark.proves("threat:exhaustion")
 async def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "MAX_ASKED", 1)
+    monkeypatch.setattr(browser_pages, "MAX_ASKED", 1)
     channel = Pages()
     page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")

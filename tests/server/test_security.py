@@ -21,7 +21,7 @@ from traitlets.config import Config
 
 from tests.server.conftest import Ask
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.server.handlers.handler import (
+from tk_ai_extension.server.handlers.base_handler import (
     ROUTE_ERRORS,
     is_origin_allowed,
 )

@@ -68,7 +68,7 @@ async def test_the_setup_is_read_by_its_user_without_secrets(
 
     with monkeypatch.context() as patched:
         patched.setattr(
-            "tk_ai_extension.server.handlers.connection.username", lambda _handler: "guest"
+            "tk_ai_extension.server.handlers.chat_setup.username", lambda _handler: "guest"
         )
         guest = await found("GET", "setup")
         assert guest["servers"]["servers"] == []

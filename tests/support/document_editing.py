@@ -13,6 +13,14 @@ from tests.support.document_bench import (
     sources,
     stream,
 )
+from tk_ai_extension.model.cell_operations import (
+    Delete,
+    Insert,
+    Move,
+    Operation,
+    Replace,
+    expecting,
+)
 from tk_ai_extension.model.cells import CellContent, source_hash
 from tk_ai_extension.model.errors import (
     CellNotFound,
@@ -24,14 +32,6 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import (
-    Delete,
-    Insert,
-    Move,
-    Operation,
-    Replace,
-    expecting,
-)
 from tk_ai_extension.notebooks.notebook_json import empty_notebook
 
 OLD: Json = {

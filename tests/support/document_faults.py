@@ -19,9 +19,9 @@ from tests.support.document_bench import (
     sources,
     written,
 )
+from tk_ai_extension.model.cell_operations import Insert, Replace, expecting
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import DiskFull, InvalidNotebook, ReadOnly, ToolError
-from tk_ai_extension.model.operations import Insert, Replace, expecting
 
 NOBODY = 65534
 THROUGH = stat.S_IXGRP | stat.S_IXOTH

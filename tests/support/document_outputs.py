@@ -16,10 +16,10 @@ from tests.support.document_bench import (
     notebook,
     stream,
 )
+from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.execution_events import Execution
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.outputs import Append, ReplaceOutput, StreamEdit
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook

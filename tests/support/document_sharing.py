@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.support.document_bench import DocumentBench, code, notebook, sources
+from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.model.errors import Conflict
-from tk_ai_extension.model.operations import Replace
 
 MANY = 12
 

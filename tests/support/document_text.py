@@ -13,9 +13,9 @@ from tests.support.document_bench import (
     stream,
 )
 from tk_ai_extension.model.cell_marked_text import parse, render
+from tk_ai_extension.model.cell_operations import Applied
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import Conflict
-from tk_ai_extension.model.operations import Applied
 from tk_ai_extension.model.three_way_merge import merge
 from tk_ai_extension.notebooks.document import NotebookDocument
 

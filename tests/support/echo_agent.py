@@ -46,7 +46,7 @@ from tk_ai_extension.agent.backend import (
 )
 from tk_ai_extension.agent.chat_store import Checkpoint
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
-from tk_ai_extension.agent.process_settings import ModelProvider
+from tk_ai_extension.agent.launch_settings import ModelProvider
 from tk_ai_extension.agent.tour import TaskSession
 from tk_ai_extension.model.agent_errors import AgentDied
 

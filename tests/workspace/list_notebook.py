@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tk_ai_extension.model.cell_operations import Change, Operation, expecting
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Change, Operation, expecting
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.workspace.journal import JournalEntry

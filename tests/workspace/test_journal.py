@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cell_operations import Change
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
-from tk_ai_extension.model.operations import Change
 from tk_ai_extension.workspace.journal import PRUNE_EVERY, Journal, JournalEntry
 
 pytestmark = pytest.mark.proves("edit:history")

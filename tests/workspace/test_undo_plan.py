@@ -11,8 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from tests.workspace.list_notebook import ListNotebook, contents, names
-from tk_ai_extension.model.cells import CELL_TYPES, CellContent, CellType, source_hash
-from tk_ai_extension.model.operations import (
+from tk_ai_extension.model.cell_operations import (
     Change,
     Delete,
     Insert,
@@ -22,6 +21,7 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
     expecting,
 )
+from tk_ai_extension.model.cells import CELL_TYPES, CellContent, CellType, source_hash
 from tk_ai_extension.workspace import stored_changes
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing

@@ -18,10 +18,10 @@ from mcp.server.context import ServerRequestContext
 from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.chat_store import Checkpoint
 from tk_ai_extension.agent.events import EventPayload, QuestionAsked, ToolAnswered
-from tk_ai_extension.agent.process_settings import ModelProvider
+from tk_ai_extension.agent.launch_settings import ModelProvider
 from tk_ai_extension.agent.prompts_and_mcp_servers import McpServerConfig
 from tk_ai_extension.agent.turn import AgentAction, ReportedEdits
-from tk_ai_extension.mcp.calls import describe
+from tk_ai_extension.mcp.tool_calls import describe
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.tools.registry import Image, Registry

@@ -23,8 +23,8 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TurnEnded,
 )
+from tk_ai_extension.agent.chat_requests import Message, shown
 from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, Checkpoint
-from tk_ai_extension.agent.context import content, instructions
 from tk_ai_extension.agent.events import (
     End,
     MessageSent,
@@ -34,21 +34,21 @@ from tk_ai_extension.agent.events import (
     TurnDone,
     TurnFailed,
 )
+from tk_ai_extension.agent.message_context import content, instructions
 from tk_ai_extension.agent.prompts_and_mcp_servers import (
     ChatSetup,
     McpServerConfig,
     find_instructions,
 )
-from tk_ai_extension.agent.requests import Message, shown
 from tk_ai_extension.agent.turn import AgentAction, ReportedEdits, Turn
-from tk_ai_extension.mcp.calls import error_content
+from tk_ai_extension.mcp.tool_calls import error_content
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     CallStopped,
     ModelFailed,
     NoModel,
 )
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, NotFound, ToolError
 from tk_ai_extension.tools.registry import Registry

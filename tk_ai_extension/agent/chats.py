@@ -20,14 +20,14 @@ import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
+from tk_ai_extension.agent.chat_requests import APPROVED, ChatRequest, Message, QuestionAnswer
 from tk_ai_extension.agent.chat_store import Chat
 from tk_ai_extension.agent.events import ChatRestored, Event, TurnDone, TurnFailed
-from tk_ai_extension.agent.requests import APPROVED, ChatRequest, Message, QuestionAnswer
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,
 )
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (
     InvalidArguments,

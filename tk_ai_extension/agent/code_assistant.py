@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from tk_ai_extension.agent.chat_requests import RequestBody
 from tk_ai_extension.agent.claude.connections import MessagesApi
 from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
-from tk_ai_extension.agent.requests import RequestBody
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json

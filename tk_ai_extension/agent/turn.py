@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 
+from tk_ai_extension.agent.chat_requests import Message
 from tk_ai_extension.agent.chat_store import ChatLog
 from tk_ai_extension.agent.events import (
     BlocksDiscarded,
@@ -35,11 +36,11 @@ from tk_ai_extension.agent.events import (
     ToolProgressed,
     TurnDone,
 )
-from tk_ai_extension.agent.requests import Message
-from tk_ai_extension.mcp.calls import error_content, result_content
+from tk_ai_extension.mcp.tool_calls import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
+from tk_ai_extension.model.cell_operations import Change
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import (
@@ -52,7 +53,6 @@ from tk_ai_extension.model.errors import (
     PermissionRequired,
     ToolError,
 )
-from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace import editing

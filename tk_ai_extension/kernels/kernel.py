@@ -16,14 +16,14 @@ from jupyter_client.session import Session
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelState, Message
-from tk_ai_extension.kernels.kernel_run import STOP_TIMEOUT, DisconnectReason, KernelRun
-from tk_ai_extension.kernels.process import (
+from tk_ai_extension.kernels.kernel_process import (
     UsageMeter,
     describe_exit,
     local_process,
     process_end,
 )
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.kernels.kernel_run import STOP_TIMEOUT, DisconnectReason, KernelRun
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.errors import GatewayUnavailable
 from tk_ai_extension.model.execution_events import ExecutionRequest
 from tk_ai_extension.model.json_values import Json

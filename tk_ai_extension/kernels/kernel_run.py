@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES, OutputCollector, integer
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.execution_events import (
     INTERRUPT_IGNORED,
     EndStatus,

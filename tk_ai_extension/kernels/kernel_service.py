@@ -27,10 +27,10 @@ from tk_ai_extension.kernels.kernel import (
     KernelConnection,
 )
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
+from tk_ai_extension.kernels.kernel_process import local_process
 from tk_ai_extension.kernels.kernel_run import FollowedRun, KernelRun
-from tk_ai_extension.kernels.process import local_process
 from tk_ai_extension.kernels.provisioner import StderrTail
-from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
+from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
 from tk_ai_extension.model.execution_events import Execution, ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json

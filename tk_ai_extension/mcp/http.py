@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from tk_ai_extension._version import __version__
 from tk_ai_extension.mcp import McpClient
-from tk_ai_extension.mcp.calls import CLIENT, INSTRUCTIONS, Requests, RunningCalls, Tools
 from tk_ai_extension.mcp.resources import Prompts, Resources
+from tk_ai_extension.mcp.tool_calls import CLIENT, INSTRUCTIONS, Requests, RunningCalls, Tools
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 

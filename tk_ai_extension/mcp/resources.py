@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from tk_ai_extension.mcp.approvals import Context, is_modern
-from tk_ai_extension.mcp.calls import Requests, one_page
+from tk_ai_extension.mcp.tool_calls import Requests, one_page
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import error_text, sanitise

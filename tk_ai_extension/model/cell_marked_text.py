@@ -23,7 +23,7 @@ from typing import cast, get_args
 
 from tk_ai_extension.model.cells import Cell, CellType, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.ranges import format_ranges, parse_ranges
+from tk_ai_extension.model.index_ranges import format_ranges, parse_ranges
 
 MARK = "# %%"
 WARNING = "Warning: "

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tk_ai_extension.model.cell_marked_text import CellRef, ParsedCell, ParsedText
+from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Operation, Replace
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.diffs import Difference, differences, longest_increasing
 from tk_ai_extension.model.errors import Conflict, InvalidArguments
+from tk_ai_extension.model.index_ranges import parse_ranges
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Delete, Insert, Move, Operation, Replace
-from tk_ai_extension.model.ranges import parse_ranges
 
 
 def merge(base: Snapshot, current: Snapshot, parsed: ParsedText) -> list[Operation]:

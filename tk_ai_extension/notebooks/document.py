@@ -3,7 +3,7 @@
 A notebook is in one place at a time: a file, a contents manager, or a browser tab. `StoredDocument` is the
 document of a notebook that is not open in a tab: an edit leaves everything else in it
 unchanged. A `NotebookText` holds its content and writes it: to a file (`files`) or with a contents manager
-(`contents`). `live` has the document of a notebook in a tab.
+(`contents_manager`). `tab_document` has the document of a notebook in a tab.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
-from tk_ai_extension.model.background import run_to_completion
+from tk_ai_extension.model.background_tasks import run_to_completion
+from tk_ai_extension.model.cell_operations import Applied, Insert, Operation
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     CellNotFound,
@@ -24,7 +25,6 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, Insert, Operation
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.in_memory import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.notebook import Notebook

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import NotebookNotFound

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
 
-from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
+from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     CellNotFound,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import aliases
+from tk_ai_extension.notebooks.browser_pages import Pages
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.files import NotebookFiles
-from tk_ai_extension.notebooks.pages import Pages
 from tk_ai_extension.notebooks.tab_document import TabDocument
 
 if TYPE_CHECKING:

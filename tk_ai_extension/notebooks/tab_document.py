@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from tk_ai_extension.model.cell_operations import Applied, Change, Operation
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     InvalidNotebook,
@@ -18,7 +19,6 @@ from tk_ai_extension.model.errors import (
     ToolError,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Applied, Change, Operation
 from tk_ai_extension.model.outputs import (
     Append,
     ClearOutputs,
@@ -28,6 +28,7 @@ from tk_ai_extension.model.outputs import (
 )
 from tk_ai_extension.model.strict_json import encodable
 from tk_ai_extension.notebooks import notebook_json
+from tk_ai_extension.notebooks.browser_pages import Pages, Tab, TabGone, Write
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.in_memory import TabReplica
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
@@ -38,7 +39,6 @@ from tk_ai_extension.notebooks.outputs import (
     RunningOutputs,
     SinkGone,
 )
-from tk_ai_extension.notebooks.pages import Pages, Tab, TabGone, Write
 from tk_ai_extension.notebooks.transactions import (
     EditTransaction,
     LoadedNotebook,

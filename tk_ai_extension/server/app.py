@@ -15,8 +15,8 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS
 from tk_ai_extension.kernels.provisioner import provision_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
-from tk_ai_extension.notebooks.pages import Pages
-from tk_ai_extension.server.handlers.handler import SETTINGS_KEY
+from tk_ai_extension.notebooks.browser_pages import Pages
+from tk_ai_extension.server.handlers.base_handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.page_websocket import (
     CHANNELS_KEY,
     SOCKETS,
@@ -144,7 +144,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
     def _build_chats(
         self, managers: Managers, components: ServerComponents, registry: Registry
     ) -> Chats:
-        from tk_ai_extension.server.chat_services import build_chats
+        from tk_ai_extension.server.chat_composition import build_chats
 
         return build_chats(self, managers, components, registry, self.services.owner)
 

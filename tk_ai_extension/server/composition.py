@@ -14,10 +14,10 @@ from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
 from tk_ai_extension.kernels.execution_stack import find_execution_stack
 from tk_ai_extension.kernels.gateway import kernels_of
-from tk_ai_extension.kernels.sessions import Sessions
+from tk_ai_extension.kernels.jupyter_sessions import Sessions
 from tk_ai_extension.model.callers import Mode, Notices
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
-from tk_ai_extension.notebooks.pages import Pages
+from tk_ai_extension.notebooks.browser_pages import Pages
 from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.server.contents_files import ContentsFiles

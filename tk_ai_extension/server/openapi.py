@@ -17,7 +17,7 @@ from pydantic_core import core_schema
 from tk_ai_extension._version import __version__
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server import rest_models
-from tk_ai_extension.server.handlers.handler import TkAIHandler
+from tk_ai_extension.server.handlers.base_handler import TkAIHandler
 from tk_ai_extension.server.handlers.openapi_operations import CALLER, TOOLSETS, Operation
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tools import ToolHandler

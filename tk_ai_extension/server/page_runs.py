@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from jupyter_server.services.kernels.connection import base
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.notebooks.pages import GRACE, Pages
-from tk_ai_extension.server.handlers.handler import is_shared
+from tk_ai_extension.notebooks.browser_pages import GRACE, Pages
+from tk_ai_extension.server.handlers.base_handler import is_shared
 from tk_ai_extension.server.handlers.page_websocket import GOING_AWAY
 
 if TYPE_CHECKING:

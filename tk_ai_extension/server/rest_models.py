@@ -13,6 +13,13 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
+from tk_ai_extension.agent.chat_requests import (
+    Attachment,
+    ChatRequest,
+    ConnectRequest,
+    QuestionAnswer,
+    RequestBody,
+)
 from tk_ai_extension.agent.claude.providers import ConnectionInfo, ModelsInfo
 from tk_ai_extension.agent.code_assistant import (
     CompletedCode,
@@ -21,13 +28,6 @@ from tk_ai_extension.agent.code_assistant import (
     EditRequest,
 )
 from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetupInfo
-from tk_ai_extension.agent.requests import (
-    Attachment,
-    ChatRequest,
-    ConnectRequest,
-    QuestionAnswer,
-    RequestBody,
-)
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal

@@ -19,7 +19,7 @@ from tornado.ioloop import PeriodicCallback
 from tornado.web import HTTPError
 
 from tk_ai_extension.agent.acp.backend import installed
-from tk_ai_extension.agent.process_settings import gc_paused
+from tk_ai_extension.agent.launch_settings import gc_paused
 from tk_ai_extension.model.callers import owner
 from tk_ai_extension.model.errors import LimitReached, ToolError, is_out_of_files
 from tk_ai_extension.model.json_values import Json
@@ -557,7 +557,7 @@ class Services:
         return CodeAssistant(self._components.models.claude.provider, names)
 
     async def _load_chats(self) -> Chats:
-        await self._import("tk_ai_extension.server.chat_services")
+        await self._import("tk_ai_extension.server.chat_composition")
         self._check_open()
         return self._build_chats(self._components, self.registries.get())
 

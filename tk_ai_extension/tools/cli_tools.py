@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from tk_ai_extension.model.background import run_to_completion
+from tk_ai_extension.model.background_tasks import run_to_completion
+from tk_ai_extension.model.cell_operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import Cell, Snapshot, counted
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
+from tk_ai_extension.model.index_ranges import format_ranges
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Operation, SetOutputs, expecting
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.default.verification import verify_notebook
 from tk_ai_extension.tools.edit_plans import cell_step

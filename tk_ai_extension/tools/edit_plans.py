@@ -10,10 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, counted, source_hash
-from tk_ai_extension.model.diffs import line_diff
-from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
-from tk_ai_extension.model.operations import (
+from tk_ai_extension.model.cell_operations import (
     Change,
     Delete,
     Insert,
@@ -23,6 +20,10 @@ from tk_ai_extension.model.operations import (
     SetOutputs,
     expecting,
 )
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, counted, source_hash
+from tk_ai_extension.model.diffs import line_diff
+from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
+from tk_ai_extension.model.index_ranges import parse_span, parts_of
 from tk_ai_extension.model.proposals import (
     CellReference,
     KernelReference,
@@ -31,7 +32,6 @@ from tk_ai_extension.model.proposals import (
     diff_lines,
     marked,
 )
-from tk_ai_extension.model.ranges import parse_span, parts_of
 from tk_ai_extension.model.remote_references import remote_references
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
@@ -45,7 +45,7 @@ def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
 
     Args:
         snapshot: The notebook.
-        ranges: Cell addresses and spans of indices (`model.ranges`), separated by commas.
+        ranges: Cell addresses and spans of indices (`model.index_ranges`), separated by commas.
 
     Raises:
         InvalidArguments: A part is empty or ambiguous.

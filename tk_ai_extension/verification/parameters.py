@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
 
+from tk_ai_extension.model.cell_operations import Insert, Operation, Replace
 from tk_ai_extension.model.cell_tags import tags_of
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.operations import Insert, Operation, Replace
 from tk_ai_extension.model.python_names import names_of
 
 TAG, INJECTED = "parameters", "injected-parameters"

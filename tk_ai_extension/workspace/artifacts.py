@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-from tk_ai_extension.model.background import run_to_completion
+from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.errors import (
     DiskFull,
     InvalidArguments,

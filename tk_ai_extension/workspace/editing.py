@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import (
+from tk_ai_extension.model.cell_operations import (
     Action,
     Change,
     Insert,
     Operation,
     Replace,
 )
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook_json import empty_notebook
 from tk_ai_extension.workspace.files import read_if_exists

@@ -14,7 +14,7 @@ from typing import Literal
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.kernels.kernel_run import FollowedRun
 from tk_ai_extension.kernels.kernel_service import KernelService
-from tk_ai_extension.model.background import BackgroundTasks
+from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import (

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tk_ai_extension.kernels.kernel_info import NO_NOTEBOOK
 from tk_ai_extension.kernels.kernel_service import KernelService
-from tk_ai_extension.model.background import run_to_completion
+from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.model.execution_events import INTERRUPT_IGNORED, ExecutionRequest
 from tk_ai_extension.verification.report import QUIET, NotebookReport, Verification

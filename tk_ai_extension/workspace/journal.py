@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from tk_ai_extension.model.background import run_to_completion
+from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.callers import Caller, EmitEvent
-from tk_ai_extension.model.operations import Change
+from tk_ai_extension.model.cell_operations import Change
 from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.workspace.database import Database, is_alive, process_of
 from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tk_ai_extension.kernels.jupyter_sessions import Sessions
 from tk_ai_extension.kernels.kernel_info import NO_NOTEBOOK, KernelEvent
 from tk_ai_extension.kernels.kernel_service import KernelService
-from tk_ai_extension.kernels.sessions import Sessions
-from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
+from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller, Notices
 from tk_ai_extension.model.errors import (
     KernelBusy,

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tk_ai_extension.model.cell_operations import Change
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.outputs import summarise
 from tk_ai_extension.model.strict_json import encodable
 

@@ -13,11 +13,7 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
-from tk_ai_extension.model.diffs import line_diff, longest_increasing
-from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.operations import (
+from tk_ai_extension.model.cell_operations import (
     Action,
     Change,
     Delete,
@@ -27,6 +23,10 @@ from tk_ai_extension.model.operations import (
     Replace,
     SetOutputs,
 )
+from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.diffs import line_diff, longest_increasing
+from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
+from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook_json import same_outputs
 from tk_ai_extension.notebooks.transactions import anchored

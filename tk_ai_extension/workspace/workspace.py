@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
+from tk_ai_extension.kernels.jupyter_sessions import Sessions
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 from tk_ai_extension.kernels.kernel_service import KernelService
-from tk_ai_extension.kernels.sessions import Sessions
-from tk_ai_extension.model.background import BackgroundTasks, run_to_completion
+from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.callers import Caller, Notices
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
@@ -23,6 +23,7 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     NotOpen,
 )
+from tk_ai_extension.notebooks.browser_pages import Tab
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import (
     KernelIncarnation,
@@ -30,7 +31,6 @@ from tk_ai_extension.notebooks.notebook import (
     Notebook,
     Notebooks,
 )
-from tk_ai_extension.notebooks.pages import Tab
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.workspace.activity import ActivityPublisher
 from tk_ai_extension.workspace.artifacts import Artifacts

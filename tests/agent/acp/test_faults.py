@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, of_kind, until
-from tk_ai_extension.agent.acp import calls, session
+from tk_ai_extension.agent.acp import event_translator, session
 from tk_ai_extension.agent.events import Event
 
 
@@ -39,7 +39,7 @@ async def test_a_death_is_a_typed_error_and_the_next_turn_is_answered(acp: AcpTa
 async def test_an_agent_that_says_nothing_or_too_much_is_ended(
     open_acp: OpenAcp, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "MAX_TURN", 3_000_000)
+    monkeypatch.setattr(event_translator, "MAX_TURN", 3_000_000)
     acp = open_acp(silence=0.3)
     assert error_of(await acp.say(message))["code"] == "model_failed"
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.acp.conftest import OpenAcp
 from tests.agent.conftest import of_kind
-from tk_ai_extension.agent.process_settings import redacted, secrets_of
+from tk_ai_extension.agent.launch_settings import redacted, secrets_of
 
 LEAKING = Path(__file__).with_name("leaking_agent.py")
 SECRETS = {

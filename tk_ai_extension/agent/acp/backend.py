@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tk_ai_extension.agent.process_settings import (
+from tk_ai_extension.agent.launch_settings import (
     AgentSpec,
     ModelProvider,
     gc_paused,

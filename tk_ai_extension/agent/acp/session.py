@@ -37,7 +37,7 @@ from pydantic import ValidationError
 
 from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.acp import relay
-from tk_ai_extension.agent.acp.calls import (
+from tk_ai_extension.agent.acp.event_translator import (
     ASK,
     CANCELLED,
     Translator,
@@ -67,7 +67,7 @@ from tk_ai_extension.agent.backend import (
 )
 from tk_ai_extension.agent.chat_store import Checkpoint
 from tk_ai_extension.agent.events import QuestionAsked
-from tk_ai_extension.agent.process_settings import AgentSpec
+from tk_ai_extension.agent.launch_settings import AgentSpec
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
     AgentUnavailable,

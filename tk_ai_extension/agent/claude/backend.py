@@ -50,7 +50,7 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     UsageReported,
 )
-from tk_ai_extension.agent.process_settings import (
+from tk_ai_extension.agent.launch_settings import (
     INHERITED,
     gc_paused,
     make_work_folder,

@@ -39,7 +39,7 @@ from tk_ai_extension.agent.claude.providers import (
     is_elsewhere,
     is_local,
 )
-from tk_ai_extension.agent.process_settings import gc_paused, redacted, secrets_of
+from tk_ai_extension.agent.launch_settings import gc_paused, redacted, secrets_of
 from tk_ai_extension.model.agent_errors import ModelFailed, ModelUnauthorized, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ReadOnly, ToolError
 from tk_ai_extension.model.private_files import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from anthropic import APIError, AsyncAnthropic
     from anthropic.types import Message
 
-    from tk_ai_extension.agent.requests import ConnectRequest
+    from tk_ai_extension.agent.chat_requests import ConnectRequest
 
 FILE = "connection.json"
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.process_settings import (
+from tk_ai_extension.agent.launch_settings import (
     NETWORK,
     ModelProvider,
     matching,

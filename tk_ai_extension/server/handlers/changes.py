@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
-from tk_ai_extension.server.handlers.handler import TkAIHandler, username
+from tk_ai_extension.server.handlers.base_handler import TkAIHandler, username
 from tk_ai_extension.server.handlers.openapi_operations import NOTEBOOK, operation, query
 
 if TYPE_CHECKING:

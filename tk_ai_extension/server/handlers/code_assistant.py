@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tk_ai_extension.server.handlers.handler import TkAIHandler
+from tk_ai_extension.server.handlers.base_handler import TkAIHandler
 from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:

@@ -16,7 +16,12 @@ from tornado.web import RequestHandler
 
 from tk_ai_extension.mcp import McpClient
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed, send_at_once, username
+from tk_ai_extension.server.handlers.base_handler import (
+    TkAIHandler,
+    allowed,
+    send_at_once,
+    username,
+)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.server.handlers.handler import Action, Method, TkAIHandler, allowed
+from tk_ai_extension.server.handlers.base_handler import Action, Method, TkAIHandler, allowed
 
 Parameter = Json
 """A parameter in the query or a header, as OpenAPI describes it."""

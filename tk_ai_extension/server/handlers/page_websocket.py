@@ -33,8 +33,8 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 from tk_ai_extension.model.strict_json import encodable_text, loads
-from tk_ai_extension.notebooks.pages import MAX_NAME, Page, Pages
-from tk_ai_extension.server.handlers.handler import (
+from tk_ai_extension.notebooks.browser_pages import MAX_NAME, Page, Pages
+from tk_ai_extension.server.handlers.base_handler import (
     RESOURCE,
     SETTINGS_KEY,
     RouteError,
@@ -201,7 +201,7 @@ def _topic(message: Json) -> tuple[str, str]:
 
 
 class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
-    """The connection of one page; see `notebooks.pages`."""
+    """The connection of one page; see `notebooks.browser_pages`."""
 
     auth_resource = RESOURCE
     _page: Page | None = None
@@ -317,13 +317,13 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         self._lost(left=self.close_code in GOING_AWAY)
 
     async def send(self, message: str) -> None:
-        """See `notebooks.pages.PageConnection.send`."""
+        """See `notebooks.browser_pages.PageConnection.send`."""
         # `on_close` handles the end of the connection.
         with suppress(WebSocketClosedError):
             await self.write_message(message)
 
     def drop(self) -> None:
-        """See `notebooks.pages.PageConnection.drop`."""
+        """See `notebooks.browser_pages.PageConnection.drop`."""
         self.close(4000, "no response")
         self._lost(left=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tk_ai_extension.server.handlers.handler import TkAIHandler, username
+from tk_ai_extension.server.handlers.base_handler import TkAIHandler, username
 from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:

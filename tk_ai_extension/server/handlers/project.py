@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tk_ai_extension.server.handlers.handler import TkAIHandler, allowed
+from tk_ai_extension.server.handlers.base_handler import TkAIHandler, allowed
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.project_services import ProjectServices

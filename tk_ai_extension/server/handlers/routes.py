@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tk_ai_extension.server.handlers.base_handler import NotFoundHandler, TkAIHandler
 from tk_ai_extension.server.handlers.changes import (
     ChangesHandler,
     ChangesKeepHandler,
@@ -20,12 +21,11 @@ from tk_ai_extension.server.handlers.chat import (
     MessageHandler,
     ModelsHandler,
 )
-from tk_ai_extension.server.handlers.code_assistant import CompletionHandler, EditHandler
-from tk_ai_extension.server.handlers.connection import (
+from tk_ai_extension.server.handlers.chat_setup import (
     ChatSetupHandler,
     ConnectionHandler,
 )
-from tk_ai_extension.server.handlers.handler import NotFoundHandler, TkAIHandler
+from tk_ai_extension.server.handlers.code_assistant import CompletionHandler, EditHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import (
     PermissionHandler,

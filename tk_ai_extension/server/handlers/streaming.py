@@ -10,7 +10,7 @@ from typing import Any
 from tornado.iostream import StreamClosedError
 
 from tk_ai_extension.model.errors import LimitReached
-from tk_ai_extension.server.handlers.handler import TkAIHandler, send_at_once, username
+from tk_ai_extension.server.handlers.base_handler import TkAIHandler, send_at_once, username
 
 HEARTBEAT = 15.0
 """Interval of keep-alive comments in an idle stream, in seconds: proxies drop idle connections."""

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tk_ai_extension.model.cell_operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.operations import Delete, Insert, Operation, Replace
 from tk_ai_extension.tools.edit_plans import CellsChanged, EditPlan, cells_changed, plan_edit
 from tk_ai_extension.tools.parameters import CellKind
 from tk_ai_extension.tools.registry import ToolContext, tool

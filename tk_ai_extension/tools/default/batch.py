@@ -9,9 +9,9 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
+from tk_ai_extension.model.cell_operations import Delete, Move, Operation, Replace
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
-from tk_ai_extension.model.operations import Delete, Move, Operation, Replace
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.edit_plans import (
     CellsChanged,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tk_ai_extension.model.cell_operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.operations import Delete, Move, Replace, SetOutputs
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.edit_plans import (
     EditPlan,

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from tk_ai_extension.model.cell_operations import Change
 from tk_ai_extension.model.cells import counted
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
-from tk_ai_extension.model.operations import Change
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.edit_plans import ChangedCell, EditPlan, changed_cell

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model import cell_marked_text
 from tk_ai_extension.model.cells import Cell, OutputsSummary, Snapshot, counted
 from tk_ai_extension.model.errors import InvalidArguments
+from tk_ai_extension.model.index_ranges import format_ranges
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import few_lines, shorten
-from tk_ai_extension.model.ranges import format_ranges
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import CellState, states
 from tk_ai_extension.tools.edit_plans import select

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tk_ai_extension.model.background import run_to_completion
+from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     KernelBusy,

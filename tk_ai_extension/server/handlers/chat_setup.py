@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import PermissionDenied
-from tk_ai_extension.server.handlers.handler import (
+from tk_ai_extension.server.handlers.base_handler import (
     RouteError,
     TkAIHandler,
     is_own_origin,

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.kernels.sessions import Sessions
+from tk_ai_extension.kernels.jupyter_sessions import Sessions
 from tk_ai_extension.notebooks.notebook import Notebooks
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.ranges import parse_ranges
+from tk_ai_extension.model.index_ranges import parse_ranges
 
 
 @pytest.mark.proves("text:ranges")

@@ -12,7 +12,7 @@ from tk_ai_extension.agent.claude.backend import ClaudeBackend
 from tk_ai_extension.agent.claude.connections import user_folder
 from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetup
 from tk_ai_extension.server.composition import root_of, state_of
-from tk_ai_extension.server.handlers.handler import owner_name
+from tk_ai_extension.server.handlers.base_handler import owner_name
 from tk_ai_extension.server.services import CHATS, Managers, ServerComponents
 from tk_ai_extension.tools.registry import Registry
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from tk_ai_extension.agent.backend import ContentBlock, TextBlock
-from tk_ai_extension.agent.requests import (
+from tk_ai_extension.agent.chat_requests import (
     Attachment,
     CellAttachment,
     ChatRequest,
@@ -27,7 +27,7 @@ from tk_ai_extension.agent.requests import (
     label_of,
     shown,
 )
-from tk_ai_extension.mcp.calls import INSTRUCTIONS
+from tk_ai_extension.mcp.tool_calls import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import ToolError
