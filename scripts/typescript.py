@@ -22,7 +22,7 @@ from tk_ai_extension.server import rest_models
 from tk_ai_extension.server.openapi import definitions
 from tk_ai_extension.tools.runs import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
-from tk_ai_extension.workspace.permissions import StandingInfo
+from tk_ai_extension.workspace.permissions import StandingApprovalInfo
 
 TARGET = Path(__file__).parent.parent / "src" / "api" / "models.ts"
 
@@ -45,7 +45,7 @@ SENT: tuple[Any, ...] = (
     rest_models.VariableList,
     ChatSetupInfo,
     ConnectionInfo,
-    StandingInfo,
+    StandingApprovalInfo,
 )
 """The models that the page reads, with all models that they refer to."""
 

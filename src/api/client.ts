@@ -13,7 +13,7 @@ import type {
   ModelsInfo,
   CombinedChange,
   CombinedChanges,
-  StandingInfo,
+  StandingApprovalInfo,
   UndoResult,
   UndoneChanges,
   UndoneTurn,
@@ -227,14 +227,14 @@ export class ChatApi {
   }
 
   /** Return the standing approvals. */
-  async approvals(): Promise<readonly StandingInfo[]> {
-    return (await this._json<{ approvals: StandingInfo[] }>('GET', 'approvals')).approvals;
+  async approvals(): Promise<readonly StandingApprovalInfo[]> {
+    return (await this._json<{ approvals: StandingApprovalInfo[] }>('GET', 'approvals')).approvals;
   }
 
   /** Remove a standing approval. Return the others. */
-  async removeApproval(id: string): Promise<readonly StandingInfo[]> {
+  async removeApproval(id: string): Promise<readonly StandingApprovalInfo[]> {
     const path = `approvals/${encodeURIComponent(id)}`;
-    return (await this._json<{ approvals: StandingInfo[] }>('DELETE', path)).approvals;
+    return (await this._json<{ approvals: StandingApprovalInfo[] }>('DELETE', path)).approvals;
   }
 
   /** Return the connection to a model. The server never sends the key back. */

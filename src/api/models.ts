@@ -477,7 +477,7 @@ export interface SelectionAttachment {
   last_line: number;
 }
 /** A standing approval. */
-export interface StandingInfo {
+export interface StandingApprovalInfo {
   id: string;
   effect: Effect;
   /** The only tool that it applies to; None for all tools of the effect. */

@@ -2,7 +2,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
-import type { ChatInfo, ChatSetupInfo, McpServerStatus, StandingInfo } from '../api/events';
+import type { ChatInfo, ChatSetupInfo, McpServerStatus, StandingApprovalInfo } from '../api/events';
 import { createStore } from '../state/app';
 import { type IPanelContext, ServicesProvider } from './services';
 import { SetupView } from './SetupView';
@@ -29,7 +29,7 @@ const SETUP: ChatSetupInfo = {
   servers: { allowed: true, file: '/home/me/mcp.json', problem: '', servers: [SERVER] }
 };
 
-const APPROVAL: StandingInfo = {
+const APPROVAL: StandingApprovalInfo = {
   id: 'a1',
   effect: 'WRITE',
   tool: null,
@@ -43,7 +43,7 @@ const APPROVAL: StandingInfo = {
 /** A rendered view with a fake server. */
 class Page {
   setup = SETUP;
-  approvals: readonly StandingInfo[] = [];
+  approvals: readonly StandingApprovalInfo[] = [];
   readonly removed: string[] = [];
   readonly opened: string[] = [];
   fails: ApiError | null = null;

@@ -6,7 +6,7 @@ import type {
   PromptInfo,
   McpServersInfo,
   McpServerStatus,
-  StandingInfo
+  StandingApprovalInfo
 } from '../api/events';
 import { Button } from './controls';
 import { Failure, problemOf } from './Problem';
@@ -22,7 +22,7 @@ export function SetupView({ close }: IProps): JSX.Element {
   const { chats, trans } = useServices();
   const { api } = chats;
   const [setup, setSetup] = useState<ChatSetupInfo | null>(null);
-  const [approvals, setApprovals] = useState<readonly StandingInfo[]>([]);
+  const [approvals, setApprovals] = useState<readonly StandingApprovalInfo[]>([]);
   const [problem, setProblem] = useState<ErrorInfo | null>(null);
   const queue = useRef(Promise.resolve());
   /** Run work after what is queued, so that the last answer is the newest one. */
@@ -189,7 +189,7 @@ function Server({ server }: { server: McpServerStatus }): JSX.Element {
 }
 
 interface IApprovalsProps {
-  approvals: readonly StandingInfo[];
+  approvals: readonly StandingApprovalInfo[];
   onRemove: (id: string) => void;
 }
 
@@ -208,7 +208,7 @@ function Approvals({ approvals, onRemove }: IApprovalsProps): JSX.Element {
 }
 
 interface IApprovalProps {
-  approval: StandingInfo;
+  approval: StandingApprovalInfo;
   onRemove: (id: string) => void;
 }
 

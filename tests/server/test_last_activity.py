@@ -26,7 +26,7 @@ async def test_a_call_that_waits_is_activity_until_it_is_answered(
     monkeypatch.setattr(services, "ACTIVITY_INTERVAL", 0.05)
     server = extension.serverapp
     times = server.web_app.settings["last_activity_times"]
-    looking = services.ServerActivity(
+    looking = services.LastActivityReporter(
         server.web_app.settings,
         server.kernel_manager,
         extension.services.working,
@@ -64,7 +64,7 @@ class Culled:
         server = extension.serverapp
         self._manager = server.kernel_manager
         self._manager.cull_idle_timeout = 60
-        self._activity = services.ServerActivity(
+        self._activity = services.LastActivityReporter(
             server.web_app.settings,
             self._manager,
             extension.services.working,

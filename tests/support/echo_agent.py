@@ -47,7 +47,7 @@ from tk_ai_extension.agent.backend import (
 from tk_ai_extension.agent.chat_store import Checkpoint
 from tk_ai_extension.agent.events import TextDelta, ToolCalled
 from tk_ai_extension.agent.launch_settings import ModelProvider
-from tk_ai_extension.agent.tour import TaskSession
+from tk_ai_extension.agent.tour import InProcessSession
 from tk_ai_extension.model.agent_errors import AgentDied
 
 MODEL = "echo"
@@ -86,7 +86,7 @@ class EchoBackend:
         self.kept.pop(session, None)
 
 
-class EchoSession(TaskSession):
+class EchoSession(InProcessSession):
     """An `AgentSession` that answers in an asyncio task."""
 
     def __init__(

@@ -25,7 +25,7 @@ def read_script() -> Json:
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-class TaskSession:
+class InProcessSession:
     """An `AgentSession` without `send`, which calls `begin`.
 
     Attributes:
@@ -65,7 +65,7 @@ class TaskSession:
         self.events.put_nowait(TurnEnded(failed))
 
 
-class TourSession(TaskSession):
+class TourSession(InProcessSession):
     """`AgentSession` of the tour in one chat.
 
     Args:

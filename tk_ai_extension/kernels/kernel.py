@@ -17,7 +17,7 @@ from jupyter_client.session import Session
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.kernel_process import (
-    UsageMeter,
+    ResourceUsageMeter,
     describe_exit,
     local_process,
     process_end,
@@ -334,7 +334,7 @@ class Kernel:
         self._emit = emit
         self._context = context
         self._language = ""
-        self.meter = UsageMeter()
+        self.meter = ResourceUsageMeter()
         self._alive = asyncio.Event()
         self._alive.set()
         self._connecting = asyncio.Lock()

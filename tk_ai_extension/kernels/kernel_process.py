@@ -67,7 +67,7 @@ def describe_exit(code: int | None) -> str:
     return f"died of {name}"
 
 
-class UsageMeter:
+class ResourceUsageMeter:
     """Measures a process and its children; CPU time is counted between two measurements."""
 
     def __init__(self) -> None:

@@ -341,7 +341,7 @@ class KernelRun:
         )
 
 
-class FollowedRun(KernelRun):
+class OtherClientRun(KernelRun):
     """A run of another client's request. Only that client gets the reply, so the run ends with idle."""
 
     is_ours = False

@@ -28,7 +28,7 @@ from tk_ai_extension.kernels.kernel import (
 )
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
 from tk_ai_extension.kernels.kernel_process import local_process
-from tk_ai_extension.kernels.kernel_run import FollowedRun, KernelRun
+from tk_ai_extension.kernels.kernel_run import KernelRun, OtherClientRun
 from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
@@ -224,7 +224,7 @@ class KernelService:
         except ConnectionClosed as closed:
             raise KernelDied(closed.ending.message) from closed
 
-    def follow(self, kernel_id: str, msg_id: str, code: str) -> FollowedRun | None:
+    def follow(self, kernel_id: str, msg_id: str, code: str) -> OtherClientRun | None:
         """Return a run for a request that another client is about to send.
 
         It ends with idle, or as other runs do. None without a connection, on which its messages arrive.
@@ -235,7 +235,7 @@ class KernelService:
         kernel = self._kernel(kernel_id)
         if kernel.connection is None:
             return None
-        run = self._run(kernel, ExecutionRequest(code), FollowedRun)
+        run = self._run(kernel, ExecutionRequest(code), OtherClientRun)
         kernel.connection.follow(msg_id, run)
         return run
 

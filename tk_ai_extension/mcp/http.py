@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from tk_ai_extension._version import __version__
 from tk_ai_extension.mcp import McpClient
 from tk_ai_extension.mcp.resources import Prompts, Resources
-from tk_ai_extension.mcp.tool_calls import CLIENT, INSTRUCTIONS, Requests, RunningCalls, Tools
+from tk_ai_extension.mcp.tool_calls import CLIENT, INSTRUCTIONS, McpCallers, McpTools, RunningCalls
 from tk_ai_extension.tools.registry import Registry
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -28,17 +28,17 @@ _alone: ContextVar[bool] = ContextVar("tk_ai_alone", default=False)
 
 
 def build_server(
-    requests: Requests, default_registry: Callable[[], Registry], running: RunningCalls
+    callers: McpCallers, default_registry: Callable[[], Registry], running: RunningCalls
 ) -> Server[Any]:
     """Build an MCP server over a workspace.
 
     Args:
-        requests: Returns the clients and callers of its requests.
+        callers: Returns the callers of its requests.
         default_registry: Returns the tools that read resources.
         running: Runs its calls, and ends them.
     """
-    tools = Tools(requests, running)
-    resources = Resources(requests, default_registry)
+    tools = McpTools(callers, running)
+    resources = Resources(callers, default_registry)
     prompts = Prompts(resources)
     return Server[Any](
         "tk-ai-extension",
@@ -86,9 +86,9 @@ class McpHttp:
         self.workspace = workspace
         self.default_registry = default_registry
         self.running = RunningCalls()
-        self._requests = Requests(workspace)
+        self._callers = McpCallers(workspace)
         self._manager = _Sessions(
-            build_server(self._requests, default_registry, self.running),
+            build_server(self._callers, default_registry, self.running),
             session_idle_timeout=session_timeout,
             max_sessions=max_sessions,
             max_request_body_size=max_body,
@@ -116,7 +116,7 @@ class McpHttp:
         """Answer a request of ASGI, with this client and this body."""
         # A call that may wait for a long time gets a stream: its pings keep proxies from closing it.
         alone = (
-            client.session in self._requests.silent
+            client.session in self._callers.silent
             and b"progressToken" not in body
             and b'"wait"' not in body
         )

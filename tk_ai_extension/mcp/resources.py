@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
 
 from tk_ai_extension.mcp.approvals import Context, is_modern
-from tk_ai_extension.mcp.tool_calls import Requests, one_page
+from tk_ai_extension.mcp.tool_calls import McpCallers, one_page
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import error_text, sanitise
@@ -69,13 +69,13 @@ class Resources:
     """``resources/list``, ``resources/templates/list`` and ``resources/read``.
 
     Args:
-        requests: Returns the callers.
+        callers: Returns the callers.
         registry: Returns the registry with ``read_notebook`` and ``read_cell``.
     """
 
-    def __init__(self, requests: Requests, registry: Callable[[], Registry]) -> None:
-        self._requests = requests
-        self._workspace = requests.workspace
+    def __init__(self, callers: McpCallers, registry: Callable[[], Registry]) -> None:
+        self._callers = callers
+        self._workspace = callers.workspace
         self._registry = registry
 
     async def list(
@@ -131,9 +131,7 @@ class Resources:
     def path(self, context: Context, notebook: str | None) -> str:
         """Return the path of the notebook that a caller names, or of the current one."""
         try:
-            return self._workspace.path(
-                self._requests.caller(context), notebook, tool="this prompt"
-            )
+            return self._workspace.path(self._callers.of(context), notebook, tool="this prompt")
         except ToolError as error:
             raise _protocol_error(context, error) from None
 
@@ -159,7 +157,7 @@ class Resources:
 
     async def _notebooks(self, context: Context) -> Sequence[str]:
         """Return the paths of the notebooks below the root, the caller's managed ones first."""
-        caller = self._requests.caller(context)
+        caller = self._callers.of(context)
         found = {each.path: None for each in self._workspace.notebooks.list(caller)}
         try:
             async for entry in FolderWalk(self._workspace.files, "", recursive=True):
@@ -175,7 +173,7 @@ class Resources:
         self, context: Context, name: str, uri: str, values: dict[str, str]
     ) -> Contents:
         """Return the contents of the resource for a template's values."""
-        caller = self._requests.caller(context)
+        caller = self._callers.of(context)
         tool_context = ToolContext(self._workspace, caller)
         if name == "focus":
             return [_content(uri, "text/plain", (await person_focus(tool_context)).as_text())]
@@ -197,7 +195,7 @@ class Resources:
     async def _output(
         self, context: Context, uri: str, path: str, cell: str, index: str
     ) -> Contents:
-        document = await self._workspace.open(self._requests.caller(context), path)
+        document = await self._workspace.open(self._callers.of(context), path)
         found, _ = (await document.read()).find(cell)
         outputs = await document.outputs(found.key)
         if not (index.isascii() and index.isdecimal() and int(index) < len(outputs)):

@@ -118,8 +118,8 @@ def one_page(params: types.PaginatedRequestParams | None) -> None:
         raise MCPError(types.INVALID_PARAMS, "Unknown cursor.")
 
 
-class Requests:
-    """Clients and callers of requests.
+class McpCallers:
+    """The callers of requests over MCP.
 
     Args:
         workspace: Forgets a caller when its session ends.
@@ -132,7 +132,7 @@ class Requests:
         self.workspace = workspace
         self.silent: set[str] = set()
 
-    def caller(self, context: Context) -> Caller:
+    def of(self, context: Context) -> Caller:
         """Return the caller of a request: the session, or the key of the client.
 
         Raises:
@@ -302,11 +302,11 @@ class ProgressReporter:
             await self._session.report_progress(sent, message=message)
 
 
-class Tools:
+class McpTools:
     """``tools/list`` and ``tools/call``."""
 
-    def __init__(self, requests: Requests, running: RunningCalls) -> None:
-        self._requests = requests
+    def __init__(self, callers: McpCallers, running: RunningCalls) -> None:
+        self._callers = callers
         self._running = running
 
     async def list(
@@ -336,9 +336,9 @@ class Tools:
         if can_ask(context):
             approver = ElicitingApprover(context, params.input_responses, client.gone)
         try:
-            caller = in_mode(self._requests.caller(context), (params.meta or {}).get(MODE))
+            caller = in_mode(self._callers.of(context), (params.meta or {}).get(MODE))
             tool_context = ToolContext(
-                self._requests.workspace,
+                self._callers.workspace,
                 caller,
                 progress,
                 approver,

@@ -26,9 +26,9 @@ from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.page_runs import CONNECTION, PageRuns, followed
 from tk_ai_extension.server.process_privacy import hide_process
 from tk_ai_extension.server.services import (
-    Managers,
-    PathEvents,
-    ServerActivity,
+    JupyterManagers,
+    LastActivityReporter,
+    PathChangeListener,
     ServerComponents,
     Services,
 )
@@ -71,7 +71,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             hide_process()
         mask_failed_requests()
         server: Any = self.serverapp
-        managers = Managers(
+        managers = JupyterManagers(
             contents=server.contents_manager,
             kernels=server.kernel_manager,
             kernelspecs=server.kernel_spec_manager,
@@ -91,7 +91,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         provision_kernels(managers.kernels, left_out)
         if server.event_logger.handlers:
             server.event_logger.register_event_schema(Path(__file__).with_name("events.yaml"))
-        self._path_events = PathEvents(
+        self._path_events = PathChangeListener(
             server.event_logger, self.services.renamed, self.services.deleted
         )
         root = getattr(managers.contents, "root_dir", "")
@@ -101,7 +101,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         self._page_runs = PageRuns(self.services, self._tabs)
         if self.keep_page_runs:
             self.settings[CONNECTION] = followed(self.settings[CONNECTION], self._page_runs)
-        self._activity = ServerActivity(
+        self._activity = LastActivityReporter(
             server.web_app.settings,
             managers.kernels,
             self.services.working,
@@ -135,14 +135,14 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         await self.services.close()
         self._tabs.close()
 
-    def _build_components(self, managers: Managers) -> ServerComponents:
+    def _build_components(self, managers: JupyterManagers) -> ServerComponents:
         # Its imports take as long as the rest of the extension's start.
         from tk_ai_extension.server.composition import build_components
 
         return build_components(self, managers, self._tabs, self.project)
 
     def _build_chats(
-        self, managers: Managers, components: ServerComponents, registry: Registry
+        self, managers: JupyterManagers, components: ServerComponents, registry: Registry
     ) -> Chats:
         from tk_ai_extension.server.chat_composition import build_chats
 

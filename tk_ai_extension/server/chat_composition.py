@@ -13,7 +13,7 @@ from tk_ai_extension.agent.claude.connections import user_folder
 from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetup
 from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.server.handlers.base_handler import owner_name
-from tk_ai_extension.server.services import CHATS, Managers, ServerComponents
+from tk_ai_extension.server.services import CHATS, JupyterManagers, ServerComponents
 from tk_ai_extension.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def build_chats(
     app: ExtensionSettings,
-    managers: Managers,
+    managers: JupyterManagers,
     components: ServerComponents,
     registry: Registry,
     owner: str,

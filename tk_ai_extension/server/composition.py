@@ -21,7 +21,12 @@ from tk_ai_extension.notebooks.browser_pages import Pages
 from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.server.contents_files import ContentsFiles
-from tk_ai_extension.server.services import AgentModels, Managers, ServerComponents, emit_event
+from tk_ai_extension.server.services import (
+    AgentModels,
+    JupyterManagers,
+    ServerComponents,
+    emit_event,
+)
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import Files, FolderFiles
 from tk_ai_extension.workspace.journal import Journal
@@ -41,7 +46,7 @@ APPROVE = "with `nb approve {id}` in the project's folder"
 
 def build_components(
     app: ExtensionSettings,
-    managers: Managers,
+    managers: JupyterManagers,
     tabs: Pages,
     project: ProjectServices | None,
 ) -> ServerComponents:

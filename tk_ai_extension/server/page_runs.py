@@ -26,7 +26,7 @@ from tk_ai_extension.server.handlers.base_handler import is_shared
 from tk_ai_extension.server.handlers.page_websocket import GOING_AWAY
 
 if TYPE_CHECKING:
-    from tk_ai_extension.kernels.kernel_run import FollowedRun
+    from tk_ai_extension.kernels.kernel_run import OtherClientRun
     from tk_ai_extension.server.services import Services
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class PageRuns:
         self._connected: dict[Client, Any] = {}
         self._away: dict[Client, asyncio.TimerHandle] = {}
         # By the id of the request: the cell and its run. A run that has ended is not kept.
-        self._runs: dict[Client, dict[str, tuple[str, FollowedRun]]] = {}
+        self._runs: dict[Client, dict[str, tuple[str, OtherClientRun]]] = {}
         # The requests that were taken over.
         self._taken: dict[Client, set[str]] = {}
         self._tasks = BackgroundTasks(logger)
@@ -140,7 +140,7 @@ class PageRuns:
             self._tasks.spawn(carrying, f"Taking over runs of {client[0]}")
 
     async def _carry_on(
-        self, caller: Caller, client: Client, runs: dict[str, tuple[str, FollowedRun]]
+        self, caller: Caller, client: Client, runs: dict[str, tuple[str, OtherClientRun]]
     ) -> None:
         workspace = self._services.workspace
         try:

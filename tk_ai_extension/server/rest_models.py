@@ -35,7 +35,7 @@ from tk_ai_extension.tools.default.variables import VariableList
 from tk_ai_extension.tools.registry import parsed
 from tk_ai_extension.workspace.activity import Activity
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
-from tk_ai_extension.workspace.permissions import MAX_MESSAGE, StandingInfo
+from tk_ai_extension.workspace.permissions import MAX_MESSAGE, StandingApprovalInfo
 from tk_ai_extension.workspace.undo import CombinedChange, UndoResult
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "EditedCell",
     "ModelsInfo",
     "QuestionAnswer",
-    "StandingInfo",
+    "StandingApprovalInfo",
     "VariableList",
     "parsed",
 ]
@@ -68,20 +68,20 @@ class StopRequest(RequestBody):
     turn: str | None = None
 
 
-class UndoTurn(RequestBody):
+class UndoTurnRequest(RequestBody):
     """The changes to undo: a turn's, of some cells or all."""
 
     turn: str
     cells: list[str] | None = None
 
 
-class TurnRequest(RequestBody):
+class ChosenTurn(RequestBody):
     """A turn of the chat."""
 
     turn: Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class ChatTitle(RequestBody):
+class ChatTitleRequest(RequestBody):
     """The new title of a chat."""
 
     title: Annotated[str, Field(pattern=r"\S")]
@@ -132,7 +132,7 @@ class SaveRequest(RequestBody):
     notebook: str | None = None
 
 
-class Saved(TypedDict):
+class SavedNotebook(TypedDict):
     """A notebook after its changes and outputs are saved."""
 
     notebook: str
@@ -247,7 +247,7 @@ else:
     ChatEvent = Annotated[Union[CHAT_EVENTS], Discriminator("kind")]  # noqa: UP007
 
 
-class ChatPage(TypedDict):
+class ChatEventsPage(TypedDict):
     """A page of the events of a chat.
 
     Attributes:
@@ -310,7 +310,7 @@ Deleted = TypedDict("Deleted", {"deleted": str})
 AnsweredQuestion = TypedDict("AnsweredQuestion", {"answered": bool})
 
 
-class Stopped(TypedDict):
+class StopResult(TypedDict):
     """Whether there was a turn to stop."""
 
     stopped: bool
@@ -393,13 +393,13 @@ class PermissionList(TypedDict):
     permissions: list[PermissionInfo]
 
 
-class StandingList(TypedDict):
+class StandingApprovalList(TypedDict):
     """The standing approvals."""
 
-    approvals: list[StandingInfo]
+    approvals: list[StandingApprovalInfo]
 
 
-class Answered(TypedDict):
+class AnsweredPermission(TypedDict):
     """A request that was answered."""
 
     id: str

@@ -105,7 +105,7 @@ class AgentModels:
 
 
 @dataclass(frozen=True, slots=True)
-class Managers:
+class JupyterManagers:
     """Jupyter Server's managers, as they are at the start."""
 
     contents: ContentsManager
@@ -133,7 +133,7 @@ class ServerComponents:
     project: ProjectServices | None = None
 
 
-class Lazy(Generic[T]):
+class LazyValue(Generic[T]):
     """A value that is created once, in a task, on first use; if that fails, on the next use again.
 
     Args:
@@ -176,7 +176,7 @@ def _failed(task: asyncio.Task[Any]) -> bool:
     return task.cancelled() or task.exception() is not None
 
 
-class Registries:
+class ToolRegistries:
     """Creates one registry per combination of toolsets, on first use.
 
     Args:
@@ -242,7 +242,7 @@ class Services:
 
     def __init__(
         self,
-        managers: Managers,
+        managers: JupyterManagers,
         build_components: Callable[[], ServerComponents],
         build_chats: Callable[[ServerComponents, Registry], Chats],
         describe: Callable[[Registry, str], Mapping[str, Any]],
@@ -255,7 +255,7 @@ class Services:
         self.settings = settings
         self.owner = owner()
         """The user who runs the server; looked up once, since that may query a directory service."""
-        self.registries = Registries(settings.toolsets, settings.allowed_toolsets)
+        self.registries = ToolRegistries(settings.toolsets, settings.allowed_toolsets)
         self.exchanges: dict[asyncio.Event, bool] = {}
         """The end of each running MCP request, and whether it is a call, not a session's event stream."""
         self.streams: set[asyncio.Task[None]] = set()
@@ -264,12 +264,12 @@ class Services:
         """Number of open event streams by user."""
         self.calls = 0
         """Number of running tool calls over REST."""
-        self._loading = Lazy(self._load, "tk-ai late imports")
-        self._tools = Lazy(self._load_tools, "tk-ai tool imports")
-        self._models = Lazy(self._load_models, "tk-ai model imports")
-        self._mcp = Lazy(self._load_mcp, "tk-ai MCP imports")
-        self._chats = Lazy(self._load_chats, "tk-ai chat imports")
-        self._code = Lazy(self._load_code, "tk-ai code imports")
+        self._loading = LazyValue(self._load, "tk-ai late imports")
+        self._tools = LazyValue(self._load_tools, "tk-ai tool imports")
+        self._models = LazyValue(self._load_models, "tk-ai model imports")
+        self._mcp = LazyValue(self._load_mcp, "tk-ai MCP imports")
+        self._chats = LazyValue(self._load_chats, "tk-ai chat imports")
+        self._code = LazyValue(self._load_code, "tk-ai code imports")
         # Events of notebooks from before the workspace could be built, in order.
         self._missed: list[Callable[[Workspace], Coroutine[Any, Any, None]]] = []
         # Held while the stored chats follow an event, one after the other.
@@ -480,7 +480,7 @@ class Services:
             stream.cancel()
         await self.workspace.close()
 
-    async def _made(self, lazy: Lazy[T]) -> T:
+    async def _made(self, lazy: LazyValue[T]) -> T:
         self._check_open()
         try:
             value = await lazy.get()
@@ -571,7 +571,7 @@ class Services:
             await asyncio.to_thread(work)
 
 
-class ServerActivity:
+class LastActivityReporter:
     """Reports running work in Jupyter's ``last_activity_times``, and in the ``last_activity`` of kernels.
 
     JupyterHub and `ServerApp.shutdown_no_activity_timeout` only count arriving requests and
@@ -629,7 +629,7 @@ def emit_event(server: Any, kind: str, caller: Caller, *about: str) -> None:
     server.event_logger.emit(schema_id=EVENTS, data={"kind": kind, "caller": who, **event})
 
 
-class PathEvents:
+class PathChangeListener:
     """Listens for files and folders that are renamed or deleted through Jupyter's contents manager.
 
     Args:

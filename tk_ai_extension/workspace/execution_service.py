@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
-from tk_ai_extension.kernels.kernel_run import FollowedRun
+from tk_ai_extension.kernels.kernel_run import OtherClientRun
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
@@ -210,7 +210,7 @@ class ExecutionService:
         return run
 
     def carry_on(
-        self, caller: Caller, kernel_id: str, path: str, runs: Iterable[tuple[str, FollowedRun]]
+        self, caller: Caller, kernel_id: str, path: str, runs: Iterable[tuple[str, OtherClientRun]]
     ) -> Run:
         """Continue the runs that a person's page has begun: cells, in order, by their ids."""
         steps = [Step(cell, code=run.request.code, followed=run) for cell, run in runs]

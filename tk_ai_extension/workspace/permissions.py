@@ -43,7 +43,7 @@ MAX_APPROVALS = 1_000
 """Maximum remembered approvals. The oldest is forgotten first; then the person is asked again."""
 
 
-class StandingInfo(TypedDict):
+class StandingApprovalInfo(TypedDict):
     """A standing approval.
 
     Attributes:
@@ -140,7 +140,7 @@ class StandingApprovals:
             for given in self._given
         )
 
-    def list(self, user: str) -> builtins.list[StandingInfo]:
+    def list(self, user: str) -> builtins.list[StandingApprovalInfo]:
         """Return a user's approvals, oldest first."""
         return [
             {

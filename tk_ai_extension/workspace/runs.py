@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
-from tk_ai_extension.kernels.kernel_run import FollowedRun
+from tk_ai_extension.kernels.kernel_run import OtherClientRun
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, LimitReached, ToolError
 from tk_ai_extension.model.execution_events import (
@@ -207,7 +207,7 @@ class Step:
     """Called with each status event: `statuses` keeps only the newest ones."""
     may_fail: bool = False
     """Whether an exception is no failure."""
-    followed: FollowedRun | None = None
+    followed: OtherClientRun | None = None
     """The run in the kernel, if a person's page has sent its request."""
     warning: str | None = None
     """A note for readers of its outputs: why they are missing here or in the notebook."""

@@ -255,7 +255,7 @@ def json_object(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-class Translator:
+class AcpEventTranslator:
     """Translator of the updates of one turn.
 
     Args:

@@ -40,7 +40,7 @@ from tk_ai_extension.agent.acp import relay
 from tk_ai_extension.agent.acp.event_translator import (
     ASK,
     CANCELLED,
-    Translator,
+    AcpEventTranslator,
     action_of,
     answer,
     fields_of,
@@ -141,7 +141,7 @@ class AcpSession:
         self._commands: list[Mapping[str, Any]] = []
         self._offered = offered((), ())
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-        self._turn: Translator | None = None
+        self._turn: AcpEventTranslator | None = None
         self._prompting: asyncio.Task[None] | None = None
         self._tools = ToolSocket(build_tool_server(config.registry, self.call_tool), process.pid)
         self._connection = Connection(self._handle, process.writer, process.reader)
@@ -346,7 +346,7 @@ class AcpSession:
         if self._prelude and not is_command:
             blocks.insert(0, {"type": "text", "text": self._prelude})
             self._prelude = ""
-        self._turn = Translator(self._config.tool_arguments)
+        self._turn = AcpEventTranslator(self._config.tool_arguments)
         self._events.put_nowait(self._position)
         self._offer()
         self._prompting = asyncio.create_task(
@@ -407,7 +407,7 @@ class AcpSession:
     def _position(self) -> Checkpoint:
         return Checkpoint(self._command.prefix + self._session)
 
-    async def _prompt(self, turn: Translator, blocks: list[dict[str, Any]]) -> None:
+    async def _prompt(self, turn: AcpEventTranslator, blocks: list[dict[str, Any]]) -> None:
         error: ToolError | None = None
         usage = None
         try:
@@ -455,7 +455,7 @@ class AcpSession:
             return {"type": "text", "text": f"[A picture, which {self._title} does not accept.]"}
         return {"type": "image", "data": block.data, "mimeType": block.mime}
 
-    def _emit(self, turn: Translator, *events: AgentEvent) -> None:
+    def _emit(self, turn: AcpEventTranslator, *events: AgentEvent) -> None:
         """Emit events of a turn, unless it was stopped or has ended."""
         if turn is not self._turn or turn.stopped:
             return

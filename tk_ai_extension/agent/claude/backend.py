@@ -183,7 +183,7 @@ class ClaudeSession:
         self._client = client
         self._model = config.model
         self._redact = redact
-        self._translator = Translator(redact)
+        self._translator = ClaudeEventTranslator(redact)
         self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(), name="tk-ai messages of Claude")
         self._ended = "Claude's process has ended."
@@ -199,7 +199,7 @@ class ClaudeSession:
     ) -> None:
         """Begin a turn."""
         del options
-        self._translator = Translator(self._redact)
+        self._translator = ClaudeEventTranslator(self._redact)
         try:
             if model != self._model:
                 await self._client.set_model(model)
@@ -262,7 +262,7 @@ class ClaudeSession:
             self._events.put_nowait(None)
 
 
-class Translator:
+class ClaudeEventTranslator:
     """Translates the messages of one turn into events.
 
     Args:

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.rest_models import (
         AnsweredQuestion,
         BegunTurn,
+        ChatEventsPage,
         ChatInfo,
         ChatList,
-        ChatPage,
         ChatRequest,
-        ChatTitle,
+        ChatTitleRequest,
+        ChosenTurn,
         CombinedChanges,
         Deleted,
         FailedTurn,
         ModelsInfo,
         QuestionAnswer,
-        Stopped,
         StopRequest,
+        StopResult,
         TurnAnswer,
-        TurnRequest,
         UndoneTurn,
-        UndoTurn,
+        UndoTurnRequest,
     )
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
@@ -52,7 +52,7 @@ _LAST_EVENT = last_event_id("Resumes after the event with this number", "^[0-9]{
 _FORMAT = query("format", "The format", enum=["markdown", "notebook"], default="markdown")
 
 
-class MessageHandler(StreamingHandler):
+class ChatMessageHandler(StreamingHandler):
     """A message to Claude."""
 
     @operation("execute", "send_message", _WAIT, streams="ChatEvent")
@@ -117,7 +117,7 @@ class ChatHandler(TkAIHandler):
     """One chat."""
 
     @operation("read", "read_chat", _AFTER)
-    async def get(self, chat_id: str) -> ChatPage:
+    async def get(self, chat_id: str) -> ChatEventsPage:
         """Read the events of a chat in order, from the first or after ``?after=``.
 
         If there are more, ``next`` is the ``after`` of the next request; else it is null.
@@ -137,7 +137,7 @@ class ChatHandler(TkAIHandler):
         }
 
     @operation("write", "rename_chat")
-    async def patch(self, chat_id: str, body: ChatTitle) -> ChatInfo:
+    async def patch(self, chat_id: str, body: ChatTitleRequest) -> ChatInfo:
         """Rename a chat: ``{"title": "…"}``."""
         chats, user = await self.services.chats(), username(self)
         await chats.rename(user, chat_id, " ".join(body.title.split()))
@@ -169,7 +169,7 @@ class ChatStopHandler(TkAIHandler):
     """Stop of turns."""
 
     @operation("execute", "stop_chat")
-    async def post(self, chat_id: str, body: StopRequest) -> Stopped:
+    async def post(self, chat_id: str, body: StopRequest) -> StopResult:
         """Stop the running and queued turns.
 
         With ``{"turn": "…"}``, stop only that one.
@@ -206,7 +206,7 @@ class ChatRestoreHandler(TkAIHandler):
     """Restore of a chat and its notebooks."""
 
     @operation("execute", "restore_chat")
-    async def post(self, chat_id: str, body: TurnRequest) -> UndoneTurn:
+    async def post(self, chat_id: str, body: ChosenTurn) -> UndoneTurn:
         """Restore the chat and its notebooks to before a turn.
 
         The turn and all later ones are stopped, their changes are undone, and Claude forgets them. A
@@ -220,7 +220,7 @@ class ChatUndoHandler(TkAIHandler):
     """Undo of a turn's changes."""
 
     @operation("write", "undo_turn")
-    async def post(self, chat_id: str, body: UndoTurn) -> UndoneTurn:
+    async def post(self, chat_id: str, body: UndoTurnRequest) -> UndoneTurn:
         """Undo the changes of a turn to cells that were not edited since.
 
         ``{"turn": "…"}``; with ``"cells": […]``, only those of these cells.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.server.rest_models import ChatSetupInfo, ConnectionInfo, ConnectRequest
 
 
-class ConnectionHandler(TkAIHandler):
+class ModelConnectionHandler(TkAIHandler):
     """The connection of the user who runs the server.
 
     Its secret is write-only. It is in the configuration folder of the user who runs the server, so

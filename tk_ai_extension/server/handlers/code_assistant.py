@@ -29,7 +29,7 @@ class CodeHandler(TkAIHandler):
         return working.result() if await self.while_connected(working) else None
 
 
-class CompletionHandler(CodeHandler):
+class CodeCompletionHandler(CodeHandler):
     """Completions at a cursor."""
 
     @operation("execute", "complete_code")
@@ -39,7 +39,7 @@ class CompletionHandler(CodeHandler):
         return await self.result(assistant.complete(body))
 
 
-class EditHandler(CodeHandler):
+class CellEditHandler(CodeHandler):
     """Edits of one cell by a prompt."""
 
     @operation("execute", "edit_code")

@@ -200,7 +200,7 @@ def _topic(message: Json) -> tuple[str, str]:
     raise InvalidArguments("There is no such topic.")
 
 
-class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
+class PageWebSocketHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
     """The connection of one page; see `notebooks.browser_pages`."""
 
     auth_resource = RESOURCE
@@ -348,5 +348,7 @@ class TabsHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         return await ensure_async(self.authorizer.is_authorized(self, user, action, RESOURCE))
 
 
-SOCKETS: tuple[tuple[str, type[TabsHandler]], ...] = ((r"api/tk-ai/tabs", TabsHandler),)
+SOCKETS: tuple[tuple[str, type[PageWebSocketHandler]], ...] = (
+    (r"api/tk-ai/tabs", PageWebSocketHandler),
+)
 """Patterns below ``base_url`` of WebSockets, like `handlers.routes.ROUTES`."""

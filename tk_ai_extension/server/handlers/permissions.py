@@ -9,11 +9,11 @@ from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.rest_models import (
-        Answered,
+        AnsweredPermission,
         PermissionAnswer,
         PermissionInfo,
         PermissionList,
-        StandingList,
+        StandingApprovalList,
     )
 
 
@@ -33,18 +33,18 @@ class PermissionHandler(TkAIHandler):
     """One request."""
 
     @operation("execute", "answer_permission")
-    async def post(self, permission_id: str, body: PermissionAnswer) -> Answered:
+    async def post(self, permission_id: str, body: PermissionAnswer) -> AnsweredPermission:
         """Answer a permission request; with ``deny``, ``message`` tells the caller what to do instead."""
         policy = self.services.workspace.policy
         policy.answer(username(self), permission_id, body.answer, body.message)
         return {"id": permission_id, "answer": body.answer}
 
 
-class StandingHandler(TkAIHandler):
+class StandingApprovalsHandler(TkAIHandler):
     """The standing approvals."""
 
     @operation("read", "list_approvals")
-    async def get(self) -> StandingList:
+    async def get(self) -> StandingApprovalList:
         """List the user's standing approvals: for a chat or an agent's session, or for a notebook."""
         await self.services.ready()
         return {"approvals": self.services.workspace.policy.standing.list(username(self))}
@@ -54,7 +54,7 @@ class StandingApprovalHandler(TkAIHandler):
     """One standing approval."""
 
     @operation("execute", "remove_approval")
-    async def delete(self, approval_id: str) -> StandingList:
+    async def delete(self, approval_id: str) -> StandingApprovalList:
         """Remove a standing approval: such calls need approval again."""
         await self.services.ready()
         standing, user = self.services.workspace.policy.standing, username(self)

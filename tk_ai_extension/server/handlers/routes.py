@@ -13,25 +13,25 @@ from tk_ai_extension.server.handlers.chat import (
     ChatEventsHandler,
     ChatExportHandler,
     ChatHandler,
+    ChatMessageHandler,
     ChatRestoreHandler,
     ChatsHandler,
     ChatStopHandler,
     ChatTurnChangesHandler,
     ChatUndoHandler,
-    MessageHandler,
     ModelsHandler,
 )
 from tk_ai_extension.server.handlers.chat_setup import (
     ChatSetupHandler,
-    ConnectionHandler,
+    ModelConnectionHandler,
 )
-from tk_ai_extension.server.handlers.code_assistant import CompletionHandler, EditHandler
+from tk_ai_extension.server.handlers.code_assistant import CellEditHandler, CodeCompletionHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import (
     PermissionHandler,
     PermissionsHandler,
     StandingApprovalHandler,
-    StandingHandler,
+    StandingApprovalsHandler,
 )
 from tk_ai_extension.server.handlers.tools import (
     ArtifactHandler,
@@ -44,7 +44,7 @@ from tk_ai_extension.server.handlers.tools import (
 
 ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/mcp", McpHandler),
-    (r"api/tk-ai/mcp/chat", MessageHandler),
+    (r"api/tk-ai/mcp/chat", ChatMessageHandler),
     (r"api/tk-ai/chats", ChatsHandler),
     (r"api/tk-ai/chats/([^/]+)", ChatHandler),
     (r"api/tk-ai/chats/([^/]+)/events", ChatEventsHandler),
@@ -55,10 +55,10 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/chats/([^/]+)/undo", ChatUndoHandler),
     (r"api/tk-ai/chats/([^/]+)/export", ChatExportHandler),
     (r"api/tk-ai/setup", ChatSetupHandler),
-    (r"api/tk-ai/code/completion", CompletionHandler),
-    (r"api/tk-ai/code/edit", EditHandler),
+    (r"api/tk-ai/code/completion", CodeCompletionHandler),
+    (r"api/tk-ai/code/edit", CellEditHandler),
     (r"api/tk-ai/models", ModelsHandler),
-    (r"api/tk-ai/connection", ConnectionHandler),
+    (r"api/tk-ai/connection", ModelConnectionHandler),
     (r"api/tk-ai/health", HealthHandler),
     (r"api/tk-ai/tools", ToolsHandler),
     (r"api/tk-ai/tools/([^/]+)", ToolHandler),
@@ -68,7 +68,7 @@ ROUTES: tuple[tuple[str, type[TkAIHandler]], ...] = (
     (r"api/tk-ai/changes/keep", ChangesKeepHandler),
     (r"api/tk-ai/changes/undo", ChangesUndoHandler),
     (r"api/tk-ai/permissions", PermissionsHandler),
-    (r"api/tk-ai/approvals", StandingHandler),
+    (r"api/tk-ai/approvals", StandingApprovalsHandler),
     (r"api/tk-ai/approvals/([^/]+)", StandingApprovalHandler),
     (r"api/tk-ai/permissions/([^/]+)", PermissionHandler),
     (r"api/tk-ai/openapi\.json", OpenAPIHandler),

@@ -16,7 +16,13 @@ from tk_ai_extension.server.handlers.openapi_operations import TOOLSETS, operati
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.rest_models import ErrorInfo, Health, Saved, SaveRequest, ToolList
+    from tk_ai_extension.server.rest_models import (
+        ErrorInfo,
+        Health,
+        SavedNotebook,
+        SaveRequest,
+        ToolList,
+    )
     from tk_ai_extension.workspace.workspace import Workspace
 
 FEATURES = ("call_mode",)
@@ -140,7 +146,7 @@ class SaveHandler(TkAIHandler):
     """Save of a notebook."""
 
     @operation("write", "save_notebook")
-    async def post(self, body: SaveRequest) -> Saved:
+    async def post(self, body: SaveRequest) -> SavedNotebook:
         """Save the changes in an open tab, and outputs that are not written yet; return when all is saved."""
         await self.services.ready()
         workspace = self.services.workspace
