@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.kernels.conftest import Server
-from tk_ai_extension.kernels.jupyter_sessions import Sessions
+from tk_ai_extension.kernels.jupyter_sessions import JupyterSessions
 from tk_ai_extension.notebooks.notebook import Notebooks
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,15 +35,15 @@ def notebooks() -> Notebooks:
 
 
 @pytest.fixture
-def sessions(manager: Any, notebooks: Notebooks) -> Iterator[Sessions]:
+def sessions(manager: Any, notebooks: Notebooks) -> Iterator[JupyterSessions]:
     replaced = manager.create_session, manager.update_session
-    yield Sessions(manager, lambda path: notebooks.at(path).starting)
+    yield JupyterSessions(manager, lambda path: notebooks.at(path).starting)
     manager.create_session, manager.update_session = replaced
 
 
 @pytest.mark.proves("kernel:session", "ext:session-visible")
 async def test_a_bound_notebook_is_shown_connected(
-    sessions: Sessions, manager: Any, kernel_id: str
+    sessions: JupyterSessions, manager: Any, kernel_id: str
 ) -> None:
     assert await sessions.kernel_of("folder/new.ipynb") is None
     await sessions.bind("folder/new.ipynb", kernel_id)
@@ -56,7 +56,7 @@ async def test_a_bound_notebook_is_shown_connected(
 
 @pytest.mark.proves("kernel:session")
 async def test_a_notebook_changes_its_kernel(
-    sessions: Sessions, server: Server, kernel_id: str, harmed: Start
+    sessions: JupyterSessions, server: Server, kernel_id: str, harmed: Start
 ) -> None:
     other = await harmed()
     await sessions.bind("n.ipynb", kernel_id)
@@ -77,7 +77,7 @@ async def open_in_lab(
 
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
 async def test_a_page_joins_the_kernel_that_an_agent_has_or_starts(
-    sessions: Sessions, notebooks: Notebooks, server: Server, manager: Any, kernel_id: str
+    sessions: JupyterSessions, notebooks: Notebooks, server: Server, manager: Any, kernel_id: str
 ) -> None:
     async with notebooks.at("x/n.ipynb").starting:
         opening = asyncio.create_task(open_in_lab(server, "x/", "n.ipynb", {"name": "none such"}))
@@ -96,7 +96,7 @@ async def test_a_page_joins_the_kernel_that_an_agent_has_or_starts(
 
 @pytest.mark.proves("kernel:session", "kernel:shared-live")
 async def test_a_session_that_gets_the_path_of_another_replaces_it(
-    sessions: Sessions, server: Server, manager: Any, kernel_id: str, harmed: Start
+    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str, harmed: Start
 ) -> None:
     former = await harmed()
     await sessions.bind("target.ipynb", former)
@@ -110,7 +110,7 @@ async def test_a_session_that_gets_the_path_of_another_replaces_it(
 
 @pytest.mark.proves("kernel:shared-live")
 async def test_a_session_follows_its_notebook_and_leaves_the_path_of_a_deleted_one(
-    sessions: Sessions, manager: Any, kernel_id: str
+    sessions: JupyterSessions, manager: Any, kernel_id: str
 ) -> None:
     await manager.create_session(
         path="RTC:old.ipynb", name="old.ipynb", type="notebook", kernel_id=kernel_id
@@ -125,7 +125,7 @@ async def test_a_session_follows_its_notebook_and_leaves_the_path_of_a_deleted_o
 
 @pytest.mark.proves("kernel:shared-live")
 async def test_a_rename_is_followed(
-    sessions: Sessions, server: Server, manager: Any, kernel_id: str
+    sessions: JupyterSessions, server: Server, manager: Any, kernel_id: str
 ) -> None:
     await sessions.bind("old.ipynb", kernel_id)
     (session,) = await manager.list_sessions()

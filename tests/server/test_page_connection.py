@@ -25,8 +25,8 @@ from tk_ai_extension.notebooks.browser_pages import (
     MAX_NAME,
     MAX_PATH,
     MAX_TABS,
-    Page,
-    Pages,
+    BrowserPage,
+    BrowserPages,
     TabGone,
 )
 from tk_ai_extension.server.handlers import page_websocket
@@ -54,8 +54,8 @@ def tab_entry(name: str = "n", path: str = "n.ipynb", *, dirty: bool = False) ->
 
 
 def page_with(
-    channel: Pages, *listed: dict[str, Any], user: str = "ann"
-) -> tuple[Page, FakeConnection]:
+    channel: BrowserPages, *listed: dict[str, Any], user: str = "ann"
+) -> tuple[BrowserPage, FakeConnection]:
     connection = FakeConnection()
     page = channel.connect(user, CLIENT, connection)
     channel.handle(page, {"tabs": list(listed)})
@@ -111,7 +111,7 @@ async def test_a_page_needs_a_name(connect: Any, jp_auth_header: dict[str, str])
     "wrong", [{"cell": 1}, {"selected": None}, {"selection": {"text": "x"}}], ids=str
 )
 def test_what_a_page_says_of_the_active_cell_is_checked(wrong: Any) -> None:
-    channel = Pages()
+    channel = BrowserPages()
     page, _ = page_with(channel, tab_entry())
     said = {"focus": "n", "focused": True, "cell": "a", "selected": [], "selection": None}
     channel.handle(page, said)
@@ -159,7 +159,7 @@ async def test_a_message_beyond_the_bound_ends_the_connection(
 
 @pytest.mark.proves("threat:other-user")
 async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_name() -> None:
-    channel = Pages()
+    channel = BrowserPages()
     hers, her_connection = page_with(channel, tab_entry(path="hers.ipynb"))
     his, his_connection = page_with(channel, tab_entry(path="his.ipynb"), user="ben")
     assert hers is not his
@@ -177,7 +177,7 @@ async def test_a_page_of_another_user_is_another_page_though_it_has_the_same_nam
 @pytest.mark.proves("threat:exhaustion")
 async def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browser_pages, "MAX_ASKED", 1)
-    channel = Pages()
+    channel = BrowserPages()
     page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     asked = asyncio.create_task(tab.ask("read", since=0))
@@ -201,7 +201,7 @@ async def test_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_list_with_an_invalid_notebook_changes_nothing(invalid: Any) -> None:
-    channel = Pages()
+    channel = BrowserPages()
     page, _ = page_with(channel, tab_entry())
     (tab,) = channel.present("n.ipynb")
     channel.notebooks.rename("n.ipynb", "renamed.ipynb")

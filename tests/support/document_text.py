@@ -13,14 +13,14 @@ from tests.support.document_bench import (
     stream,
 )
 from tk_ai_extension.model.cell_marked_text import parse, render
-from tk_ai_extension.model.cell_operations import Applied
+from tk_ai_extension.model.cell_operations import AppliedOperations
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.model.three_way_merge import merge
 from tk_ai_extension.notebooks.document import NotebookDocument
 
 
-async def write_back(document: NotebookDocument, base: Snapshot, text: str) -> Applied:
+async def write_back(document: NotebookDocument, base: Snapshot, text: str) -> AppliedOperations:
     """Write back a text that was read at ``base``, as write_notebook does."""
     operations = merge(base, await document.read(), parse(text))
     return await document.apply(operations)

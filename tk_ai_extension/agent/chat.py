@@ -23,7 +23,7 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TurnEnded,
 )
-from tk_ai_extension.agent.chat_requests import Message, shown
+from tk_ai_extension.agent.chat_requests import ChatMessage, shown
 from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, Checkpoint
 from tk_ai_extension.agent.events import (
     End,
@@ -181,7 +181,7 @@ class LiveChat:
         named = self._turn.message.notebook
         return {each.path for each in connected} | ({named} if named is not None else set())
 
-    def send(self, message: Message) -> str:
+    def send(self, message: ChatMessage) -> str:
         """Queue a turn and return its id.
 
         Raises:

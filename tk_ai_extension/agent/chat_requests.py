@@ -238,7 +238,7 @@ class ChatRequest(RequestBody):
 
 
 @dataclass(eq=False)
-class Message:
+class ChatMessage:
     """A validated message.
 
     Attributes:

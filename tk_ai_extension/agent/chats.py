@@ -20,7 +20,7 @@ import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
-from tk_ai_extension.agent.chat_requests import APPROVED, ChatRequest, Message, QuestionAnswer
+from tk_ai_extension.agent.chat_requests import APPROVED, ChatMessage, ChatRequest, QuestionAnswer
 from tk_ai_extension.agent.chat_store import Chat
 from tk_ai_extension.agent.events import ChatRestored, Event, TurnDone, TurnFailed
 from tk_ai_extension.model.agent_errors import (
@@ -269,7 +269,7 @@ class Chats:
             await self._store.delete(chat_id)
             raise
 
-    async def _message(self, user: str, request: ChatRequest) -> Message:
+    async def _message(self, user: str, request: ChatRequest) -> ChatMessage:
         """Return a message as it is sent to a model, with its notebook.
 
         Raises:
@@ -279,7 +279,7 @@ class Chats:
         text = await self.setup.expand(user, request.message)
         return await self._checked(request, about, text)
 
-    async def _approval(self, chat: Chat, request: ChatRequest) -> Message:
+    async def _approval(self, chat: Chat, request: ChatRequest) -> ChatMessage:
         """Return the message with which the agent carries out the pending plan of a chat.
 
         Raises:
@@ -330,7 +330,7 @@ class Chats:
 
     async def _checked(
         self, request: ChatRequest, about: Notebook | None, text: str, *, usual: str = ""
-    ) -> Message:
+    ) -> ChatMessage:
         """Return a message with this text; its model exists, and its notebook can be read.
 
         Raises:
@@ -340,9 +340,9 @@ class Chats:
         if about is not None:
             about.check_present()
             await (await self._workspace.store.open(about.path)).read()
-        return Message(request.model_copy(update={"message": text}), about, model)
+        return ChatMessage(request.model_copy(update={"message": text}), about, model)
 
-    async def _send(self, chat: Chat, live: LiveChat, message: Message) -> StartedTurn:
+    async def _send(self, chat: Chat, live: LiveChat, message: ChatMessage) -> StartedTurn:
         """Queue a turn; the caller holds the chat's lock."""
         if self._closing is not None:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")

@@ -15,12 +15,12 @@ from tk_ai_extension.agent.backend import ContentBlock, TextBlock
 from tk_ai_extension.agent.chat_requests import (
     Attachment,
     CellAttachment,
+    ChatMessage,
     ChatRequest,
     ErrorAttachment,
     FileAttachment,
     FolderAttachment,
     ImageAttachment,
-    Message,
     OutputAttachment,
     SelectionAttachment,
     VariableAttachment,
@@ -82,7 +82,7 @@ def instructions(agent: str, project: str) -> str:
 
 
 async def content(
-    workspace: Workspace, registry: Registry, caller: Caller, message: Message
+    workspace: Workspace, registry: Registry, caller: Caller, message: ChatMessage
 ) -> tuple[list[ContentBlock], list[str]]:
     """Return a message for the model, with its context, and the attachments that could not be read."""
     view = _ContextReader(registry, ToolContext(workspace, caller))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 
-from tk_ai_extension.agent.chat_requests import Message
+from tk_ai_extension.agent.chat_requests import ChatMessage
 from tk_ai_extension.agent.chat_store import ChatLog
 from tk_ai_extension.agent.events import (
     BlocksDiscarded,
@@ -158,7 +158,7 @@ class Turn:
     """
 
     id: str
-    message: Message
+    message: ChatMessage
     caller: Caller
     workspace: Workspace
     registry: Registry

@@ -17,7 +17,7 @@ LIVE_PREFIX = "RTC:"
 """The drive in a session's path if JupyterLab has the notebook in a collaboration room."""
 
 
-class Sessions:
+class JupyterSessions:
     """The sessions of jupyter_server's `SessionManager`, looked up by a notebook's path.
 
     One notebook has one session, and so one kernel, whichever client asks for it first. Two methods of the

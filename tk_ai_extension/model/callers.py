@@ -101,7 +101,7 @@ MAX_CALLERS = 1_000
 MAX_NOTICES = 20
 
 
-class Notices:
+class CallerNotices:
     """Notices that are delivered with a caller's next result. At the limits, the oldest are dropped."""
 
     def __init__(self) -> None:

@@ -164,7 +164,7 @@ class Change:
 
     Attributes:
         action: The kind of operation.
-        cell: The cell's key in the notebook afterwards (`Applied.snapshot`); for a deleted cell, its
+        cell: The cell's key in the notebook afterwards, `AppliedOperations.snapshot`; for a deleted cell, its
             key before.
         index: Its index after the operation; for a delete, before it.
         before: The cell before the operation; None for an insert.
@@ -205,7 +205,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedOperations:
     """The result of a list of operations: the notebook afterwards, and the changes in order."""
 
     snapshot: Snapshot

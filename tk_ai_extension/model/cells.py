@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.python_names import Names, names_of
+from tk_ai_extension.model.python_names import PythonNames, names_of
 
 CellType = Literal["code", "markdown", "raw"]
 CELL_TYPES: tuple[CellType, ...] = ("code", "markdown", "raw")
@@ -103,7 +103,7 @@ class Cell:
         return re.fullmatch(VERSION, version) is not None and self.hash.startswith(version)
 
     @cached_property
-    def names(self) -> Names | None:
+    def names(self) -> PythonNames | None:
         """The names that the source defines and uses; None if it is not valid Python."""
         return names_of(self.source)
 

@@ -22,7 +22,7 @@ _SLICE = re.compile(rf"({_NUMBER})?\s*:\s*({_NUMBER})?\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class IndexRange:
     """A part of a range spec: the numbers from ``first`` to ``last``, both included.
 
     Attributes:
@@ -57,22 +57,22 @@ class Span:
         )
 
 
-def parse_span(part: str) -> Span | None:
+def parse_index_range(part: str) -> IndexRange | None:
     """Parse a part of a range spec; return None if it is not a span, and so may be a cell's id.
 
-    >>> parse_span("-1")
-    Span(text='-1', first=-1, last=-1)
-    >>> parse_span("-3..")
-    Span(text='-3..', first=-3, last=None)
-    >>> parse_span("-4--2")
-    Span(text='-4--2', first=-4, last=-2)
-    >>> parse_span("318a")
+    >>> parse_index_range("-1")
+    IndexRange(text='-1', first=-1, last=-1)
+    >>> parse_index_range("-3..")
+    IndexRange(text='-3..', first=-3, last=None)
+    >>> parse_index_range("-4--2")
+    IndexRange(text='-4--2', first=-4, last=-2)
+    >>> parse_index_range("318a")
 
     Raises:
         InvalidArguments: The part is ambiguous.
     """
     if _SINGLE.match(part):
-        return Span(part, int(part), int(part))
+        return IndexRange(part, int(part), int(part))
     if _SLICE.match(part):
         # A slice excludes its end, a range includes it: do not guess which code runs.
         raise InvalidArguments(
@@ -85,7 +85,9 @@ def parse_span(part: str) -> Span | None:
     first, dash, last = found.groups()
     if first is None and dash == "-":
         raise InvalidArguments(f"`{part}` is ambiguous.", hint=f"Use `..{last}` or `{last}`.")
-    return Span(part, None if first is None else int(first), None if last is None else int(last))
+    return IndexRange(
+        part, None if first is None else int(first), None if last is None else int(last)
+    )
 
 
 def parts_of(spec: str) -> Iterator[str]:
@@ -116,7 +118,7 @@ def parse_ranges(spec: str, count: int, *, first: int = 0) -> list[int]:
     """
     chosen: set[int] = set()
     for part in parts_of(spec):
-        span = parse_span(part)
+        span = parse_index_range(part)
         if span is None:
             raise InvalidArguments(f"`{part}` is not a range.", hint=HINT)
         start, end = span.positions(count, first=first)

@@ -274,7 +274,7 @@ def _short_frame(frame: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortened:
+class ShortenedText:
     """A text that fits a budget.
 
     Attributes:
@@ -295,7 +295,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def shorten(text: str, budget: int, *, pointer: str = "") -> Shortened:
+def shorten(text: str, budget: int, *, pointer: str = "") -> ShortenedText:
     """Shorten a text to its head and tail, cut at line ends if possible.
 
     Args:
@@ -306,7 +306,7 @@ def shorten(text: str, budget: int, *, pointer: str = "") -> Shortened:
     total_lines = text.count("\n") + (1 if text and not text.endswith("\n") else 0)
     total_bytes = len(text.encode("utf-8", "surrogatepass"))
     if len(text) <= budget:
-        return Shortened(text, False, total_lines, total_bytes)
+        return ShortenedText(text, False, total_lines, total_bytes)
     head = _head(text, budget * 3 // 5)
     tail = _tail(text, budget - len(head))
     left_out = len(text) - len(head) - len(tail)
@@ -314,7 +314,7 @@ def shorten(text: str, budget: int, *, pointer: str = "") -> Shortened:
     notice = (
         f"[… {left_out:,} characters, {max(lines, 0):,} lines left out of {total_lines:,}{pointer}]"
     )
-    return Shortened(
+    return ShortenedText(
         f"{head.rstrip()}\n{notice}\n{tail.lstrip(chr(10))}", True, total_lines, total_bytes
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class PythonNames:
     """The names that code defines, and those that it uses before it defines them.
 
     Attributes:
@@ -26,7 +26,7 @@ class Names:
     deferred: frozenset[str] = frozenset()
 
 
-def names_of(source: str) -> Names | None:
+def names_of(source: str) -> PythonNames | None:
     """Return the names of a Python cell; None if it cannot be parsed.
 
     Lines with IPython magics and shell commands are ignored; the code below a cell magic such as
@@ -44,14 +44,14 @@ class _NoScope(Exception):
     """`symtable` has no scope for a function of the syntax tree."""
 
 
-def _names(text: str) -> Names | None:
+def _names(text: str) -> PythonNames | None:
     try:
         visitor = _NameVisitor(_function_scopes(text))
         visitor.visit(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError, _NoScope):
         return None
     deferred = frozenset(visitor.uses - visitor.immediate)
-    return Names(frozenset(visitor.defines), frozenset(visitor.uses), deferred)
+    return PythonNames(frozenset(visitor.defines), frozenset(visitor.uses), deferred)
 
 
 _MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|\w[\w.]*\?{1,2}\s*$)", re.MULTILINE)
@@ -84,13 +84,13 @@ def _without_async(text: str) -> str:
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 """Names of comprehension scopes in `symtable`. Python 3.12 has only those of generators."""
 
-_Scopes = Mapping[tuple[str, int], Names]
+_Scopes = Mapping[tuple[str, int], PythonNames]
 """The global names of functions and lambdas, by name and line."""
 
 
 def _function_scopes(text: str) -> _Scopes:
     """Return the outermost functions and lambdas, including those in classes and comprehensions."""
-    scopes: dict[tuple[str, int], Names] = {}
+    scopes: dict[tuple[str, int], PythonNames] = {}
     tables = [symtable.symtable(_without_async(text), "<cell>", "exec")]
     while tables:
         for child in tables.pop().get_children():
@@ -99,12 +99,12 @@ def _function_scopes(text: str) -> _Scopes:
                 tables.append(child)
                 continue
             place, names = (name, child.get_lineno()), _global_names(child)
-            other = scopes.get(place, Names(frozenset(), frozenset()))
-            scopes[place] = Names(names.defines | other.defines, names.uses | other.uses)
+            other = scopes.get(place, PythonNames(frozenset(), frozenset()))
+            scopes[place] = PythonNames(names.defines | other.defines, names.uses | other.uses)
     return scopes
 
 
-def _global_names(table: symtable.SymbolTable) -> Names:
+def _global_names(table: symtable.SymbolTable) -> PythonNames:
     defines: set[str] = set()
     uses: set[str] = set()
     tables = [table]
@@ -116,7 +116,7 @@ def _global_names(table: symtable.SymbolTable) -> Names:
         defines |= {
             symbol.get_name() for symbol in named if symbol.is_assigned() or symbol.is_imported()
         }
-    return Names(frozenset(defines), frozenset(uses))
+    return PythonNames(frozenset(defines), frozenset(uses))
 
 
 class _NameVisitor(ast.NodeVisitor):

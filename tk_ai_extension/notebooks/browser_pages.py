@@ -138,11 +138,11 @@ class Tab:
         dirty: Whether only the tab has some changes, by the page's last message; true while ours are made.
         seen: Increasing number of the last time that its page had the window's focus and showed it.
         selection: What the person looks at in it, by the page's last message.
-        replica: The server's copy of its content; see `Pages.locked`.
+        replica: The server's copy of its content; see `BrowserPages.locked`.
         lock: Held while the replica is used.
     """
 
-    def __init__(self, page: Page, name: str, notebook: Notebook) -> None:
+    def __init__(self, page: BrowserPage, name: str, notebook: Notebook) -> None:
         # Imported late: a server starts with this module, mostly without a page.
         from tk_ai_extension.notebooks.in_memory import TabReplica
 
@@ -194,7 +194,7 @@ class Tab:
             await connection.send(json.dumps(message))
 
 
-class Page:
+class BrowserPage:
     """A page of JupyterLab.
 
     Attributes:
@@ -290,7 +290,7 @@ class Page:
                 waiting.set_exception(TabGone())
 
 
-class Pages:
+class BrowserPages:
     """The pages of one server.
 
     Args:
@@ -304,7 +304,7 @@ class Pages:
     def __init__(self, root: Path | None = None) -> None:
         self.warn: Callable[[str], None] = _log.warning
         self._root = root
-        self._pages: dict[tuple[str, str], Page] = {}
+        self._pages: dict[tuple[str, str], BrowserPage] = {}
         self._count = itertools.count(1)
         self._change = asyncio.Event()
         self.on_moved: Callable[[str], None] = lambda _: None
@@ -320,16 +320,16 @@ class Pages:
 
     # --- connections
 
-    def connect(self, user: str, client: str, connection: PageConnection) -> Page:
+    def connect(self, user: str, client: str, connection: PageConnection) -> BrowserPage:
         """Register the connection of a new or returning page."""
         if (page := self._pages.get((user, client))) is None:
-            page = self._pages[user, client] = Page(user, client)
+            page = self._pages[user, client] = BrowserPage(user, client)
         page.stop_timer()
         page.drop()  # It has reconnected: its former connection is dead.
         page.connection, page.has_listed = connection, False
         return page
 
-    def disconnect(self, page: Page, connection: PageConnection, *, left: bool) -> None:
+    def disconnect(self, page: BrowserPage, connection: PageConnection, *, left: bool) -> None:
         """Handle the end of a page's connection.
 
         Args:
@@ -346,7 +346,7 @@ class Pages:
         page.timer = asyncio.get_running_loop().call_later(GRACE, self._forget, page)
         self._notify(page.paths)
 
-    def _forget(self, page: Page) -> None:
+    def _forget(self, page: BrowserPage) -> None:
         page.stop_timer()
         del self._pages[page.user, page.client]
         paths = page.paths
@@ -361,7 +361,7 @@ class Pages:
 
     # --- messages of pages
 
-    def handle(self, page: Page, said: Any) -> Json | None:
+    def handle(self, page: BrowserPage, said: Any) -> Json | None:
         """Handle a message of a page and return the reply.
 
         After the reply to a list of notebooks only the page writes their files: only then can it determine
@@ -390,7 +390,7 @@ class Pages:
             self._note_dirty(page, name, dirty=message["dirty"])
         return None
 
-    def _note_dirty(self, page: Page, name: str | None, *, dirty: bool) -> None:
+    def _note_dirty(self, page: BrowserPage, name: str | None, *, dirty: bool) -> None:
         for tab in page.tabs:
             if tab.name == name and tab.dirty != dirty:
                 tab.dirty = dirty
@@ -401,7 +401,7 @@ class Pages:
         if said.get("focused") is True:
             tab.seen = next(self._count)
 
-    def _list(self, page: Page, listed: list[Json]) -> list[str]:
+    def _list(self, page: BrowserPage, listed: list[Json]) -> list[str]:
         """Handle the list of a page's open notebooks; return the names of new and moved ones."""
         by_name = {tab.name: tab for tab in page.tabs}
         before = {tab.state for tab in page.tabs}

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from tk_ai_extension.model.background_tasks import run_to_completion
-from tk_ai_extension.model.cell_operations import Applied, Insert, Operation
+from tk_ai_extension.model.cell_operations import AppliedOperations, Insert, Operation
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     CellNotFound,
@@ -107,7 +107,7 @@ class NotebookDocument(ABC):
         """Return the whole notebook as JSON with outputs, in the form of `nbformat` 4."""
         return await self.pull(lambda pulled: pulled.raw())
 
-    async def apply(self, operations: Sequence[Operation]) -> Applied:
+    async def apply(self, operations: Sequence[Operation]) -> AppliedOperations:
         """Apply operations in order as one transaction, save, and return the result.
 
         They are applied to completion, even if the caller is cancelled.
@@ -119,7 +119,7 @@ class NotebookDocument(ABC):
         """
         return await run_to_completion(self._commit(operations))
 
-    async def _commit(self, operations: Sequence[Operation]) -> Applied:
+    async def _commit(self, operations: Sequence[Operation]) -> AppliedOperations:
         # Set the ids first: a cell inserted in a tab that is lost, and again in the file, gets one id.
         operations = [
             replace(each, content=replace(each.content, id=new_cell_id()))
@@ -171,7 +171,9 @@ class NotebookDocument(ABC):
         """
 
     @abstractmethod
-    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
+    async def attempt(
+        self, operations: Sequence[Operation], number: int
+    ) -> AppliedOperations | None:
         """Try to apply operations; return None if others changed the notebook first.
 
         Args:
@@ -378,7 +380,7 @@ class StoredDocument(NotebookDocument):
             LoadedNotebook(snapshot, notebook.content, notebook.raw, notebook.as_lines)
         )
 
-    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied:  # noqa: ARG002
+    async def attempt(self, operations: Sequence[Operation], number: int) -> AppliedOperations:  # noqa: ARG002
         """See `NotebookDocument.attempt`; retried while other programs write the file."""
         made: list[tuple[EditTransaction, list[tuple[RunningOutputs, int]]]] = []
 
@@ -396,7 +398,7 @@ class StoredDocument(NotebookDocument):
         snapshot = self.notebook.shown(stored)
         if edit.changes:
             await self.refresh_tabs()
-        return Applied(snapshot, tuple(edit.changes))
+        return AppliedOperations(snapshot, tuple(edit.changes))
 
     async def write_left(self, left: Json) -> str | None:
         """Write a page's changes that the stored notebook lacks.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tk_ai_extension.model.errors import Conflict
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import aliases
-from tk_ai_extension.notebooks.browser_pages import Pages
+from tk_ai_extension.notebooks.browser_pages import BrowserPages
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.files import NotebookFiles
 from tk_ai_extension.notebooks.tab_document import TabDocument
@@ -47,13 +47,13 @@ class NotebookStore:
         *,
         linked: Sequence[Path] = (),
         contents_manager: ContentsManager | None = None,
-        tabs: Pages | None = None,
+        tabs: BrowserPages | None = None,
         warn: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root
         self._contain = contain
         self._stored = _stored_notebooks(root, linked, contents_manager)
-        self.pages = self._tabs = tabs or Pages(root)
+        self.pages = self._tabs = tabs or BrowserPages(root)
         self._tabs.warn = warn or _log.warning
         self._tabs.on_moved = self._on_moved
         self.notebooks = self._tabs.notebooks

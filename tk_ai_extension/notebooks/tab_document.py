@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from tk_ai_extension.model.cell_operations import Applied, Change, Operation
+from tk_ai_extension.model.cell_operations import AppliedOperations, Change, Operation
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     InvalidNotebook,
@@ -28,7 +28,7 @@ from tk_ai_extension.model.outputs import (
 )
 from tk_ai_extension.model.strict_json import encodable
 from tk_ai_extension.notebooks import notebook_json
-from tk_ai_extension.notebooks.browser_pages import Pages, Tab, TabGone, Write
+from tk_ai_extension.notebooks.browser_pages import BrowserPages, Tab, TabGone, Write
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.in_memory import TabReplica
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
@@ -76,7 +76,7 @@ class TabDocument(NotebookDocument):
 
     tries = 20
 
-    def __init__(self, kept: StoredDocument, tabs: Pages) -> None:
+    def __init__(self, kept: StoredDocument, tabs: BrowserPages) -> None:
         super().__init__(kept.notebook)
         self._kept = kept
         self._tabs = tabs
@@ -170,7 +170,9 @@ class TabDocument(NotebookDocument):
 
     # --- editing
 
-    async def attempt(self, operations: Sequence[Operation], number: int) -> Applied | None:
+    async def attempt(
+        self, operations: Sequence[Operation], number: int
+    ) -> AppliedOperations | None:
         """See `NotebookDocument.attempt`.
 
         The first attempt is computed on the replica; the tab checks that against its content.
@@ -183,7 +185,7 @@ class TabDocument(NotebookDocument):
 
     async def _apply_in(
         self, tab: Tab, operations: Sequence[Operation], *, reads: bool
-    ) -> Applied | None:
+    ) -> AppliedOperations | None:
         """Apply operations in the tab; return None if the edit must be computed again.
 
         Args:
@@ -202,7 +204,7 @@ class TabDocument(NotebookDocument):
                         raise
                     return None
                 if not edit.changes:
-                    return Applied(pulled.snapshot, ())
+                    return AppliedOperations(pulled.snapshot, ())
                 live = TabEdit(self._tabs, tab, self._kept, edit, pulled.snapshot)
                 if not await live.apply():
                     return None
@@ -214,12 +216,12 @@ class TabDocument(NotebookDocument):
                 return None
             if not await live.is_in_file():
                 return None
-            return Applied(await self._kept.read(), tuple(live.edit.changes))
+            return AppliedOperations(await self._kept.read(), tuple(live.edit.changes))
         except ToolError:
             if live is None or not await live.stays():
                 raise
-            return Applied(await self._kept.read(), tuple(live.edit.changes))
-        return Applied(after, tuple(edit.changes)) if await live.save() else None
+            return AppliedOperations(await self._kept.read(), tuple(live.edit.changes))
+        return AppliedOperations(after, tuple(edit.changes)) if await live.save() else None
 
     def _relocate_runs(self, live: TabEdit, after: Snapshot) -> None:
         """Update the running cells' keys after an edit; others may have moved cells since."""
@@ -288,7 +290,12 @@ class TabEdit:
     """
 
     def __init__(
-        self, tabs: Pages, tab: Tab, kept: StoredDocument, edit: EditTransaction, before: Snapshot
+        self,
+        tabs: BrowserPages,
+        tab: Tab,
+        kept: StoredDocument,
+        edit: EditTransaction,
+        before: Snapshot,
     ) -> None:
         self.edit = edit
         self.before = before
@@ -500,7 +507,7 @@ class TabSink(OutputSink):
         write: Writes the changes that the tab leaves to the server.
     """
 
-    def __init__(self, tabs: Pages, tab: Tab, cell: str | None, write: Write) -> None:
+    def __init__(self, tabs: BrowserPages, tab: Tab, cell: str | None, write: Write) -> None:
         self.tab = tab
         self._write = write
         self._tabs = tabs

@@ -15,7 +15,7 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS
 from tk_ai_extension.kernels.provisioner import provision_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
-from tk_ai_extension.notebooks.browser_pages import Pages
+from tk_ai_extension.notebooks.browser_pages import BrowserPages
 from tk_ai_extension.server.handlers.base_handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.page_websocket import (
     CHANNELS_KEY,
@@ -95,7 +95,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
             server.event_logger, self.services.renamed, self.services.deleted
         )
         root = getattr(managers.contents, "root_dir", "")
-        self._tabs = self.settings[TABS_KEY] = Pages(Path(root) if root else None)
+        self._tabs = self.settings[TABS_KEY] = BrowserPages(Path(root) if root else None)
         self.settings[CHANNELS_KEY] = set()
         self.settings[SETTINGS_KEY] = self.services
         self._page_runs = PageRuns(self.services, self._tabs)

@@ -14,10 +14,10 @@ from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
 from tk_ai_extension.kernels.execution_stack import find_execution_stack
 from tk_ai_extension.kernels.gateway import kernels_of
-from tk_ai_extension.kernels.jupyter_sessions import Sessions
-from tk_ai_extension.model.callers import Mode, Notices
+from tk_ai_extension.kernels.jupyter_sessions import JupyterSessions
+from tk_ai_extension.model.callers import CallerNotices, Mode
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
-from tk_ai_extension.notebooks.browser_pages import Pages
+from tk_ai_extension.notebooks.browser_pages import BrowserPages
 from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.server.contents_files import ContentsFiles
@@ -47,7 +47,7 @@ APPROVE = "with `nb approve {id}` in the project's folder"
 def build_components(
     app: ExtensionSettings,
     managers: JupyterManagers,
-    tabs: Pages,
+    tabs: BrowserPages,
     project: ProjectServices | None,
 ) -> ServerComponents:
     """Build the components, as configured by the app's traits."""
@@ -59,7 +59,7 @@ def build_components(
     stack = None
     if app.executor == "auto":
         stack = find_execution_stack(managers.server.extension_manager)
-    notices = Notices()
+    notices = CallerNotices()
     store = NotebookStore(
         root or Path(),
         contain_notebook,
@@ -97,7 +97,7 @@ def build_components(
         store=store,
         notices=notices,
         kernels=kernels,
-        sessions=Sessions(
+        sessions=JupyterSessions(
             managers.sessions,
             lambda path: store.notebooks.at(path).starting,
             None if project is None else partial(project.bound, kernels),

@@ -21,7 +21,7 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.notebooks.browser_pages import GRACE, Pages
+from tk_ai_extension.notebooks.browser_pages import GRACE, BrowserPages
 from tk_ai_extension.server.handlers.base_handler import is_shared
 from tk_ai_extension.server.handlers.page_websocket import GOING_AWAY
 
@@ -51,7 +51,7 @@ class PageRuns:
         pages: The pages of JupyterLab.
     """
 
-    def __init__(self, services: Services, pages: Pages) -> None:
+    def __init__(self, services: Services, pages: BrowserPages) -> None:
         self._services = services
         self._pages = pages
         self._connected: dict[Client, Any] = {}

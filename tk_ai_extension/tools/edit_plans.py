@@ -23,7 +23,7 @@ from tk_ai_extension.model.cell_operations import (
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, counted, source_hash
 from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
-from tk_ai_extension.model.index_ranges import parse_span, parts_of
+from tk_ai_extension.model.index_ranges import parse_index_range, parts_of
 from tk_ai_extension.model.proposals import (
     CellReference,
     KernelReference,
@@ -60,7 +60,7 @@ def select(snapshot: Snapshot, ranges: str) -> list[Cell]:
 
 
 def _part(snapshot: Snapshot, part: str) -> Sequence[Cell]:
-    span = None if part in snapshot.places else parse_span(part)
+    span = None if part in snapshot.places else parse_index_range(part)
     if span is None or span.is_single:
         return [snapshot.cell(part)]
     first, last = span.positions(len(snapshot.cells))

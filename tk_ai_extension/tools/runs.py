@@ -26,7 +26,7 @@ from tk_ai_extension.tools.registry import Image, Result, ToolContext
 from tk_ai_extension.verification.report import CellReport
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun
-from tk_ai_extension.workspace.runs import Run, Step
+from tk_ai_extension.workspace.runs import Run, RunStep
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class OutputBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Presented:
+class PresentedOutputs:
     """Outputs as a result shows them.
 
     Attributes:
@@ -116,7 +116,7 @@ async def present(
     *,
     budget: int | None = None,
     allowance: OutputBudget | None = None,
-) -> Presented:
+) -> PresentedOutputs:
     """Return outputs as a result shows them.
 
     Args:
@@ -143,7 +143,7 @@ async def _with_text(
     limit: int,
     images: tuple[Image, ...],
     data: tuple[Any, ...],
-) -> Presented:
+) -> PresentedOutputs:
     """Return a digest with its text, of about ``limit`` characters, and an artifact with the whole."""
     # If a value is left out, the model must read it in the text.
     lines = tuple(found.placeholders) if len(data) == len(found.data) else ()
@@ -159,13 +159,13 @@ async def _with_text(
         if missing
     )
     if len(found.text) <= limit and found.hidden is None:
-        return Presented(found.text + note, None, images, data, lines, left_out=left_out)
+        return PresentedOutputs(found.text + note, None, images, data, lines, left_out=left_out)
     try:
         artifact = await context.workspace.artifacts.write(context.caller.user, whole)
     except ToolError as error:
         # The code has run: return its result even though the whole output cannot be kept.
         short = shorten(found.text, limit, pointer=f"; the whole was not saved: {error.message}")
-        return Presented(
+        return PresentedOutputs(
             short.text + note,
             images=images,
             data=data,
@@ -178,7 +178,9 @@ async def _with_text(
         text = f"{text}\n[whole traceback: read_output {artifact.id}]"
         lines = (*lines, text.count("\n"))
     lines = () if short.truncated else lines
-    return Presented(text + note, artifact.id, images, data, lines, whole.count("\n") + 1, left_out)
+    return PresentedOutputs(
+        text + note, artifact.id, images, data, lines, whole.count("\n") + 1, left_out
+    )
 
 
 MAX_REPORT = 8_000
@@ -526,7 +528,7 @@ async def _answer(
 
 async def _cell_run(
     context: ToolContext,
-    step: Step,
+    step: RunStep,
     outputs: list[Json],
     allowance: OutputBudget,
     budget: int,
@@ -606,7 +608,9 @@ async def run(context: ToolContext, plan: RunPlan, tool: str) -> ExecutionResult
         workspace.incarnations.end(kernel_id)
     # It may have been renamed since.
     path = notebook.path
-    steps = [Step(code=plan.code)] if plan.snapshot is None else steps_of(plan.snapshot, plan.cells)
+    steps = (
+        [RunStep(code=plan.code)] if plan.snapshot is None else steps_of(plan.snapshot, plan.cells)
+    )
     begun = start_steps(
         context,
         path,
@@ -671,11 +675,11 @@ def code_of(applied: editing.JournaledEdit) -> list[Cell]:
 
 def steps_of(
     snapshot: Snapshot, cells: Sequence[Cell], *, allow_errors: bool = False
-) -> list[Step]:
+) -> list[RunStep]:
     """Return the steps that run cells; those with a tag for it, or all if the caller allows it, may fail."""
     index = snapshot.places.get  # Another cell may have been deleted since it was written.
     return [
-        Step(cell.key, index(cell.key), cell.source, may_fail=allow_errors or may_fail(cell))
+        RunStep(cell.key, index(cell.key), cell.source, may_fail=allow_errors or may_fail(cell))
         for cell in cells
     ]
 
@@ -684,7 +688,7 @@ def start_steps(
     context: ToolContext,
     path: str,
     kernel_id: str,
-    steps: Sequence[Step],
+    steps: Sequence[RunStep],
     *,
     tool: str,
     timeout: float | None = None,

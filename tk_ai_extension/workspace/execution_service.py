@@ -46,8 +46,8 @@ from tk_ai_extension.workspace.runs import (
     OpenDocument,
     Run,
     RunReport,
+    RunStep,
     RunSupervisor,
-    Step,
 )
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ GRACE = 5.0
 """Grace period in seconds for an interrupt that is being sent when the code ends."""
 
 
-async def _written(step: Step, write: Awaitable[None]) -> None:
+async def _written(step: RunStep, write: Awaitable[None]) -> None:
     """Await a write to the cell. If it fails, add a warning: the outcome is that of the code."""
     try:
         await write
@@ -68,7 +68,7 @@ async def _written(step: Step, write: Awaitable[None]) -> None:
         step.warning = step.warning or f"Its outputs could not be written to the notebook: {error}"
 
 
-def _check_source(run: Run, step: Step, cell: Cell) -> None:
+def _check_source(run: Run, step: RunStep, cell: Cell) -> None:
     """Check whether a cell may run although its source changed after it was queued.
 
     Raises:
@@ -153,7 +153,7 @@ class ExecutionService:
         self,
         caller: Caller,
         kernel_id: str,
-        steps: Sequence[Step],
+        steps: Sequence[RunStep],
         *,
         open_document: OpenDocument | None = None,
         path: str | None = None,
@@ -213,7 +213,7 @@ class ExecutionService:
         self, caller: Caller, kernel_id: str, path: str, runs: Iterable[tuple[str, OtherClientRun]]
     ) -> Run:
         """Continue the runs that a person's page has begun: cells, in order, by their ids."""
-        steps = [Step(cell, code=run.request.code, followed=run) for cell, run in runs]
+        steps = [RunStep(cell, code=run.request.code, followed=run) for cell, run in runs]
         # If one fails, the kernel itself drops the later ones.
         return self.start(
             caller,
@@ -439,7 +439,7 @@ class ExecutionService:
             if step.status == "queued":
                 step.status = "skipped"
 
-    async def _take_turn(self, run: Run, step: Step) -> bool:
+    async def _take_turn(self, run: Run, step: RunStep) -> bool:
         """Run a step within a turn, and again if the supervisor asks for it.
 
         Returns:
@@ -507,7 +507,7 @@ class ExecutionService:
         except ToolError as error:
             _warn(run, f"This run is not in the notebook's history: {error.message}")
 
-    async def _run_step(self, run: Run, step: Step) -> None:
+    async def _run_step(self, run: Run, step: RunStep) -> None:
         """Run a step within its turn.
 
         Raises:
@@ -544,7 +544,7 @@ class ExecutionService:
         if cell.source == step.code:
             self._remember(run, run.notebook, cell, step)
 
-    async def _execute(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
+    async def _execute(self, run: Run, step: RunStep, writer: CellOutputWriter | None) -> None:
         step.status = "running"
         run.record()
         try:
@@ -558,7 +558,7 @@ class ExecutionService:
         step.status = step.execution.status
         run.record()
 
-    async def _run_code(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
+    async def _run_code(self, run: Run, step: RunStep, writer: CellOutputWriter | None) -> None:
         updates: DisplayUpdates | None = None
         if step.followed is None:
             run.request = ExecutionRequest(step.code, timeout=run.timeout)
@@ -593,7 +593,7 @@ class ExecutionService:
                 await _written(step, writer.finish(count, save=len(run.steps) == 1))
 
     async def _handle(
-        self, run: Run, step: Step, event: ExecutionEvent, writer: CellOutputWriter | None
+        self, run: Run, step: RunStep, event: ExecutionEvent, writer: CellOutputWriter | None
     ) -> None:
         """Handle an event of an executor."""
         match event:
@@ -620,14 +620,14 @@ class ExecutionService:
                 if event.execution_count is not None or step.followed is not None:
                     self._begin(run, step, writer)
 
-    def _begin(self, run: Run, step: Step, writer: CellOutputWriter | None) -> None:
+    def _begin(self, run: Run, step: RunStep, writer: CellOutputWriter | None) -> None:
         """Clear the cell once the kernel has taken its code: one that did not run keeps its outputs."""
         if step.incarnation is None:
             step.incarnation = self._incarnations.of(run.kernel_id)
             if writer is not None:
                 writer.start()
 
-    def _remember(self, run: Run, notebook: Notebook, cell: Cell, step: Step) -> None:
+    def _remember(self, run: Run, notebook: Notebook, cell: Cell, step: RunStep) -> None:
         """Record how the cell ended, unless the kernel that ran it has been restarted or has ended."""
         execution, incarnation = step.execution, step.incarnation
         if execution is None or incarnation is None or incarnation.has_ended:

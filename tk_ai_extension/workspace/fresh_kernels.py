@@ -15,7 +15,7 @@ from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
 from tk_ai_extension.model.execution_events import INTERRUPT_IGNORED, ExecutionRequest
 from tk_ai_extension.verification.report import QUIET, NotebookReport, Verification
-from tk_ai_extension.workspace.runs import Run, Step
+from tk_ai_extension.workspace.runs import Run, RunStep
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +65,10 @@ class FreshKernelSupervisor:
     def __init__(self, kernels: KernelService) -> None:
         self._kernels = kernels
 
-    async def before_step(self, run: Run, step: Step) -> None:
+    async def before_step(self, run: Run, step: RunStep) -> None:
         """Do nothing: the kernel is ready."""
 
-    async def after_step(self, run: Run, step: Step) -> bool:
+    async def after_step(self, run: Run, step: RunStep) -> bool:
         """Stop the run if its kernel cannot run further cells. No step runs again."""
         ended = step.execution
         is_stuck = step.status == "timed_out" and ended and INTERRUPT_IGNORED in ended.message
@@ -102,11 +102,13 @@ class VerificationRun(FreshKernelSupervisor):
         self.finished: NotebookReport | None = None
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[RunStep]:
         """The steps that run its cells without writing their outputs into the notebook."""
         snapshot = self.verification.snapshot
         return [
-            Step(index=snapshot.index(cell), code=cell.source, on_status=self.verification.observe)
+            RunStep(
+                index=snapshot.index(cell), code=cell.source, on_status=self.verification.observe
+            )
             for cell in self.verification.cells
         ]
 
@@ -130,7 +132,7 @@ class VerificationRun(FreshKernelSupervisor):
             cells = tuple(replace(cell, diff="") for cell in self.finished.cells)
             self.finished = replace(self.finished, cells=cells)
 
-    async def after_step(self, run: Run, step: Step) -> bool:
+    async def after_step(self, run: Run, step: RunStep) -> bool:
         """Record how the cell has ended."""
         await super().after_step(run, step)
         if step.execution is not None and not run.cancelled:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.kernels.jupyter_sessions import Sessions
+from tk_ai_extension.kernels.jupyter_sessions import JupyterSessions
 from tk_ai_extension.kernels.kernel_info import NO_NOTEBOOK, KernelEvent
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
-from tk_ai_extension.model.callers import Caller, Notices
+from tk_ai_extension.model.callers import Caller, CallerNotices
 from tk_ai_extension.model.errors import (
     KernelBusy,
     KernelDied,
@@ -28,7 +28,7 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.execution_events import INTERRUPT_IGNORED, Execution, ExecutionRequest
-from tk_ai_extension.workspace.runs import Run, Step
+from tk_ai_extension.workspace.runs import Run, RunStep
 from tk_ai_extension.workspace.tool_bridge import Answer, ToolBridge
 
 logger = logging.getLogger(__name__)
@@ -103,8 +103,8 @@ class PythonSessions:
     """
 
     kernels: KernelService
-    bindings: Sessions
-    notices: Notices
+    bindings: JupyterSessions
+    notices: CallerNotices
     max_sessions: int = MAX_SESSIONS
     idle_after: float = IDLE_AFTER
     sweep_every: float = 30.0
@@ -302,10 +302,10 @@ class SessionSupervisor:
     caller: Caller
     artifacts: Path
     answer: Answer
-    resets: set[Step]
+    resets: set[RunStep]
     crashes: int = 0
 
-    async def before_step(self, run: Run, step: Step) -> None:
+    async def before_step(self, run: Run, step: RunStep) -> None:
         """Ensure that the session has a live kernel, reset it on request, and set up its environment.
 
         This happens within the turn of the session's kernel, which is assigned to the run first.
@@ -321,7 +321,7 @@ class SessionSupervisor:
             await self._enter()
         run.kernel_id = session.kernel_id
 
-    async def after_step(self, run: Run, step: Step) -> bool:
+    async def after_step(self, run: Run, step: RunStep) -> bool:
         """Return whether to run the step again: the kernel crashed in it."""
         session, ended = self.session, step.execution
         if ended is None:

@@ -189,7 +189,7 @@ class StatusLog:
 
 
 @dataclass(eq=False)
-class Step:
+class RunStep:
     """One cell, or one piece of scratch code, of a run."""
 
     cell: str | None = None
@@ -279,7 +279,7 @@ class Run:
         caller: Caller,
         kernel_id: str,
         notebook: Notebook | None,
-        steps: list[Step],
+        steps: list[RunStep],
         *,
         tool: str = "",
         open_document: OpenDocument | None = None,
@@ -336,7 +336,7 @@ class Run:
         return None if self.notebook is None else self.notebook.path
 
     @property
-    def current(self) -> Step:
+    def current(self) -> RunStep:
         """The step that runs now; the last one that ran once the run has ended."""
         return next(
             (step for step in self.steps if step.status in ("queued", "running")),
@@ -400,7 +400,7 @@ class Run:
 class RunSupervisor(Protocol):
     """Supervises the kernel of one run. `ExecutionService` calls its methods."""
 
-    async def before_step(self, run: Run, step: Step) -> None:
+    async def before_step(self, run: Run, step: RunStep) -> None:
         """Prepare the kernel before the step's code is sent.
 
         It may assign another kernel to the run. It is then called again, within that kernel's turn.
@@ -410,7 +410,7 @@ class RunSupervisor(Protocol):
         """
         ...
 
-    async def after_step(self, run: Run, step: Step) -> bool:
+    async def after_step(self, run: Run, step: RunStep) -> bool:
         """Return whether to run the step again. Called when the step has ended, within its turn."""
         ...
 

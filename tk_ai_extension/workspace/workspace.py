@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
-from tk_ai_extension.kernels.jupyter_sessions import Sessions
+from tk_ai_extension.kernels.jupyter_sessions import JupyterSessions
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
-from tk_ai_extension.model.callers import Caller, Notices
+from tk_ai_extension.model.callers import Caller, CallerNotices
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import (
     InvalidArguments,
@@ -320,7 +320,7 @@ class Workspace:
 
     store: NotebookStore
     kernels: KernelService
-    sessions: Sessions
+    sessions: JupyterSessions
     files: Files
     journal: Journal
     artifacts: Artifacts
@@ -331,7 +331,7 @@ class Workspace:
     queries: KernelQueries = field(default_factory=KernelQueries)
     commits: ChangesInProgress = field(default_factory=ChangesInProgress)
     incarnations: KernelIncarnations = field(default_factory=KernelIncarnations)
-    notices: Notices = field(default_factory=Notices)
+    notices: CallerNotices = field(default_factory=CallerNotices)
     activity: ActivityPublisher = field(default_factory=ActivityPublisher)
     displays: DisplayRegistry = field(default_factory=DisplayRegistry)
     limits: CallLimits = CallLimits()

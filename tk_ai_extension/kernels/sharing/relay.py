@@ -54,7 +54,7 @@ class SharedKernelMissing(Exception):
     """There is no shared kernel; the message says why."""
 
 
-class Relay:
+class SharedKernelRelay:
     """Relays between clients and a shared kernel, through restarts of the kernel.
 
     Clients can do everything with the kernel that its owner's clients can, except shut it down:
@@ -238,7 +238,7 @@ def _signed_anew(
 
 
 async def _relay(front: Path, share: Path, grace: float) -> None:
-    relay = Relay(front, share, grace=grace)
+    relay = SharedKernelRelay(front, share, grace=grace)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, relay.stop, f"Received {number.name}.")

@@ -33,7 +33,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
 from tk_ai_extension.model.strict_json import encodable_text, loads
-from tk_ai_extension.notebooks.browser_pages import MAX_NAME, Page, Pages
+from tk_ai_extension.notebooks.browser_pages import MAX_NAME, BrowserPage, BrowserPages
 from tk_ai_extension.server.handlers.base_handler import (
     RESOURCE,
     SETTINGS_KEY,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TABS_KEY = "tk_ai_extension_tabs"
-"""Key of the `Pages` in the web application's settings."""
+"""Key of the `BrowserPages` in the web application's settings."""
 
 CHANNELS_KEY = "tk_ai_extension_channels"
 """Key of the set of all `PageSubscriptions` in the web application's settings."""
@@ -204,7 +204,7 @@ class PageWebSocketHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
     """The connection of one page; see `notebooks.browser_pages`."""
 
     auth_resource = RESOURCE
-    _page: Page | None = None
+    _page: BrowserPage | None = None
     _channel: PageSubscriptions | None = None
     _beating: asyncio.Task[None] | None = None
     _may_write = False
@@ -215,9 +215,9 @@ class PageWebSocketHandler(TypedErrorHandler, WebSocketHandler, JupyterHandler):
         return cast("Services", self.settings[SETTINGS_KEY])
 
     @property
-    def tabs(self) -> Pages:
+    def tabs(self) -> BrowserPages:
         """The pages of this server."""
-        return cast("Pages", self.settings[TABS_KEY])
+        return cast("BrowserPages", self.settings[TABS_KEY])
 
     @property
     def channels(self) -> set[PageSubscriptions]:

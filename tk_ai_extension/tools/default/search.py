@@ -21,7 +21,7 @@ MAX_LINE = 200
 """Maximum characters of a line that are shown. A one-line cell that is shown in full counts as read."""
 
 
-class Match(BaseModel):
+class SearchMatch(BaseModel):
     """A matching line."""
 
     notebook: str
@@ -37,7 +37,7 @@ class Match(BaseModel):
 class _Found:
     """A match and its cell."""
 
-    match: Match
+    match: SearchMatch
     snapshot: Snapshot
     cell: Cell
 
@@ -50,7 +50,7 @@ class _Found:
 class SearchResult(Result):
     """The matching lines."""
 
-    matches: list[Match]
+    matches: list[SearchMatch]
     truncated: bool = False
 
     def as_text(self) -> str:
@@ -142,7 +142,7 @@ def _matches(
 ) -> list[_Found]:
     return [
         _Found(
-            Match(
+            SearchMatch(
                 notebook=snapshot.path,
                 cell=snapshot.short_keys[cell.key],
                 index=snapshot.index(cell),

@@ -16,7 +16,7 @@ from tk_ai_extension.tools.parameters import Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.runs import ExecutionResult, follow
 from tk_ai_extension.workspace.python_sessions import SessionKey, SessionSupervisor
-from tk_ai_extension.workspace.runs import Step
+from tk_ai_extension.workspace.runs import RunStep
 from tk_ai_extension.workspace.tool_bridge import Answer
 
 CellState = Literal["pending", "running", "complete", "error"]
@@ -87,7 +87,7 @@ class PythonPlan:
 async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResult:
     """Run the cells in the session's kernel, or in a kernel for this call."""
     workspace, caller = context.workspace, context.caller
-    steps = [Step(code=cell.code) for cell in plan.cells]
+    steps = [RunStep(code=cell.code) for cell in plan.cells]
     resets = {step for step, cell in zip(steps, plan.cells, strict=True) if cell.reset}
     artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, caller.user)
     before = workspace.python.kernel_of(plan.key)
