@@ -42,12 +42,7 @@ from tk_ai_extension.agent.prompts_and_mcp_servers import (
 )
 from tk_ai_extension.agent.turn import AgentAction, ReportedEdits, Turn
 from tk_ai_extension.mcp.tool_calls import error_content
-from tk_ai_extension.model.agent_errors import (
-    AgentDied,
-    CallStopped,
-    ModelFailed,
-    NoModel,
-)
+from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, ModelFailed, NoModel
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import InternalError, LimitReached, NotFound, ToolError

@@ -23,10 +23,7 @@ from tk_ai_extension.agent.chat import ChatServices, LiveChat
 from tk_ai_extension.agent.chat_requests import APPROVED, ChatMessage, ChatRequest, QuestionAnswer
 from tk_ai_extension.agent.chat_store import Chat
 from tk_ai_extension.agent.events import ChatRestored, Event, TurnDone, TurnFailed
-from tk_ai_extension.model.agent_errors import (
-    AgentDied,
-    AgentUnavailable,
-)
+from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import (

@@ -11,13 +11,7 @@ import time
 from contextlib import contextmanager
 
 from tk_ai_extension.cli.project import CommandError, Project
-from tk_ai_extension.cli.servers import (
-    Server,
-    ToolFailed,
-    is_inside,
-    server_of,
-    start_server,
-)
+from tk_ai_extension.cli.servers import Server, ToolFailed, is_inside, server_of, start_server
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,11 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tk_ai_extension.cli.chat import MODES, chat, configure_chat
-from tk_ai_extension.cli.command_context import (
-    LONG,
-    CommandContext,
-    write_err,
-)
+from tk_ai_extension.cli.command_context import LONG, CommandContext, write_err
 from tk_ai_extension.cli.parsing import (
     STDIN,
     Parser,

@@ -12,13 +12,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast

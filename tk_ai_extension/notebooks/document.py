@@ -18,12 +18,7 @@ from typing import Any, ClassVar, TypeVar
 from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.cell_operations import AppliedOperations, Insert, Operation
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import (
-    CellNotFound,
-    InvalidNotebook,
-    NotReadable,
-    SaveFailed,
-)
+from tk_ai_extension.model.errors import CellNotFound, InvalidNotebook, NotReadable, SaveFailed
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.in_memory import EncodedCell, StoredNotebook

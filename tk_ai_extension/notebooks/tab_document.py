@@ -12,12 +12,7 @@ from typing import Any, TypeVar
 
 from tk_ai_extension.model.cell_operations import AppliedOperations, Change, Operation
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.errors import (
-    InvalidNotebook,
-    SaveFailed,
-    TabOffline,
-    ToolError,
-)
+from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
     Append,

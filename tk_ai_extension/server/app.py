@@ -17,11 +17,7 @@ from tk_ai_extension.kernels.provisioner import provision_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.notebooks.browser_pages import BrowserPages
 from tk_ai_extension.server.handlers.base_handler import SETTINGS_KEY
-from tk_ai_extension.server.handlers.page_websocket import (
-    CHANNELS_KEY,
-    SOCKETS,
-    TABS_KEY,
-)
+from tk_ai_extension.server.handlers.page_websocket import CHANNELS_KEY, SOCKETS, TABS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.page_runs import CONNECTION, PageRuns, followed
 from tk_ai_extension.server.process_privacy import hide_process

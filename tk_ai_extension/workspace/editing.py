@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cell_operations import (
-    Action,
-    Change,
-    Insert,
-    Operation,
-    Replace,
-)
+from tk_ai_extension.model.cell_operations import Action, Change, Insert, Operation, Replace
 from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json

@@ -13,14 +13,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import (
-    Collection,
-    Coroutine,
-    Generator,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path

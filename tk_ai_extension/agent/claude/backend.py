@@ -50,12 +50,7 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     UsageReported,
 )
-from tk_ai_extension.agent.launch_settings import (
-    INHERITED,
-    gc_paused,
-    make_work_folder,
-    matching,
-)
+from tk_ai_extension.agent.launch_settings import INHERITED, gc_paused, make_work_folder, matching
 from tk_ai_extension.agent.tour import TourSession
 from tk_ai_extension.agent.turn import AgentAction
 from tk_ai_extension.kernels.environment import SECRET_WORDS

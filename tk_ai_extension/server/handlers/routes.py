@@ -21,10 +21,7 @@ from tk_ai_extension.server.handlers.chat import (
     ChatUndoHandler,
     ModelsHandler,
 )
-from tk_ai_extension.server.handlers.chat_setup import (
-    ChatSetupHandler,
-    ModelConnectionHandler,
-)
+from tk_ai_extension.server.handlers.chat_setup import ChatSetupHandler, ModelConnectionHandler
 from tk_ai_extension.server.handlers.code_assistant import CellEditHandler, CodeCompletionHandler
 from tk_ai_extension.server.handlers.mcp import McpHandler
 from tk_ai_extension.server.handlers.permissions import (
