@@ -20,7 +20,7 @@ from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.proposals import StepKind
 from tk_ai_extension.server import rest_models
 from tk_ai_extension.server.openapi import definitions
-from tk_ai_extension.tools.runs import CellRun
+from tk_ai_extension.tools.run_plans import CellRun
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
 from tk_ai_extension.workspace.permissions import StandingApprovalInfo
 

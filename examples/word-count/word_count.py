@@ -5,7 +5,7 @@ from __future__ import annotations
 from tk_ai_extension.model.cell_operations import Insert
 from tk_ai_extension.model.cells import CellContent, Snapshot
 from tk_ai_extension.tools.edit_plans import EditPlan, apply_edit, plan_edit
-from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.parameter_types import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 
 

@@ -18,7 +18,7 @@ from tk_ai_extension.model.cell_operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import Append, StreamEdit
+from tk_ai_extension.model.outputs import AppendOutput, StreamEdit
 from tk_ai_extension.notebooks import browser_pages
 
 
@@ -245,7 +245,7 @@ async def test_outputs_are_complete_after_the_connection_was_lost(harness: TabHa
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("one "))])
+        await writer.write([AppendOutput(stream("one "))])
         assert await document.outputs("aaaa1111") == (stream("one "),)
         await harness.page.cut()
         await writer.write([StreamEdit(0, 4, "two ")])
@@ -264,7 +264,7 @@ async def test_outputs_go_on_in_the_file_and_in_the_tab_that_opens_it_again(
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("one "))])
+        await writer.write([AppendOutput(stream("one "))])
         await document.outputs("aaaa1111")
         await harness.page.unload()
         await writer.write([StreamEdit(0, 4, "two ")])
@@ -290,7 +290,7 @@ async def test_outputs_of_a_run_that_ended_while_a_tab_was_away_are_in_the_file(
     async with document.writing("aaaa1111") as writer:
         writer.start()
         await harness.person.type(PATH, 1, " typed")
-        await writer.write([Append(stream("one "))])
+        await writer.write([AppendOutput(stream("one "))])
         await document.outputs("aaaa1111")
         await harness.page.cut()
         await writer.write([StreamEdit(0, 4, "two")])
@@ -326,7 +326,7 @@ async def test_outputs_are_there_once_after_their_receipt_was_lost(harness: TabH
 
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("one "))])
+        await writer.write([AppendOutput(stream("one "))])
         await document.outputs("aaaa1111")
         harness.page.before = once("outputs", apply_and_cut)
         await writer.write([StreamEdit(0, 4, "two")])
@@ -344,7 +344,7 @@ async def test_a_notebook_that_is_opened_while_a_cell_runs_in_its_file_shows_all
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("one "))])
+        await writer.write([AppendOutput(stream("one "))])
         assert await document.outputs("aaaa1111") == (stream("one "),)
         assert document.backend == "file"
         opened = await harness.page.open(PATH)
@@ -367,7 +367,7 @@ async def test_a_notebook_that_is_opened_between_two_cells_of_a_run_shows_the_fi
     document = await harness.document()
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("one"))])
+        await writer.write([AppendOutput(stream("one"))])
         await writer.finish(4, save=False)
     opened = await harness.page.open(PATH)
     assert opened.cells[0]["outputs"] == []

@@ -16,7 +16,7 @@ import pytest
 from tests.support.document_bench import DEADLINE, code, notebook, stream, written
 from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.model.errors import NotFound, PathRefused, ToolError
-from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.model.outputs import AppendOutput
 from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.workspace.artifacts import Artifacts
@@ -64,7 +64,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)  # The path of a socket is short.
-    monkeypatch.setattr("tk_ai_extension.notebooks.files._WRITER_DELAYS", ())
+    monkeypatch.setattr("tk_ai_extension.notebooks.notebook_files._WRITER_DELAYS", ())
     return folder
 
 
@@ -150,10 +150,10 @@ async def test_outputs_of_a_running_cell_follow_no_link(
     document = await store.open("sub/private.ipynb")
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("one"))])
+        await writer.write([AppendOutput(stream("one"))])
         await document.flush()
         exec(swap(root, private.parent), {"os": os})
-        await writer.write([Append(stream("two"))])
+        await writer.write([AppendOutput(stream("two"))])
         with suppress(ToolError):
             await writer.finish(1)
     assert contents_of(private.parent) == {private.name: PRIVATE}

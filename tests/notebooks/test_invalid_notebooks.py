@@ -17,7 +17,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import digest
-from tk_ai_extension.model.outputs import Append, summarise
+from tk_ai_extension.model.outputs import AppendOutput, summarise
 
 WHOLE = notebook(
     code(
@@ -121,7 +121,7 @@ async def use(root: Path, data: bytes) -> None:
             if snapshot.cells[0].type == "code":
                 async with document.writing(key) as writer:
                     writer.start()
-                    await writer.write([Append(stream("printed"))])
+                    await writer.write([AppendOutput(stream("printed"))])
         except InvalidNotebook:
             assert file.read_bytes() == data
             return

@@ -15,7 +15,7 @@ from tests.support.faults import LoopMeter
 from tk_ai_extension.model.cell_marked_text import render
 from tk_ai_extension.model.cell_operations import Insert, Move, Replace
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.model.outputs import AppendOutput
 
 LONGEST_STALL = 0.2
 """Seconds for which the loop may be blocked, on a machine that runs other tests at the same time."""
@@ -79,7 +79,7 @@ async def use(bench: DocumentBench, cells: int, size: int) -> float:
         )
         async with document.writing(key) as writer:
             writer.start()
-            await writer.write([Append(stream("out"))])
+            await writer.write([AppendOutput(stream("out"))])
             await writer.finish(1)
         again = await (await bench.store.open("large.ipynb")).read()
     assert sources(again.cells[:2]) == ["new", f"cell {cells - 1}"]

@@ -20,7 +20,7 @@ from tests.support.document_bench import (
     stream,
 )
 from tk_ai_extension.model.errors import NotebookNotFound
-from tk_ai_extension.model.outputs import Append
+from tk_ai_extension.model.outputs import AppendOutput
 
 __all__ = ["backend", "harness", "jp_server_config"]
 
@@ -84,7 +84,7 @@ async def test_a_file_that_is_deleted_is_not_created_again(bench: DocumentBench)
     file = bench.root / document.path
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("printed"))])
+        await writer.write([AppendOutput(stream("printed"))])
         file.unlink()
         with pytest.raises(NotebookNotFound):
             await writer.finish(1)

@@ -14,8 +14,8 @@ from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 from tests.support.document_faults import no_file_larger_than
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound
-from tk_ai_extension.model.outputs import Append
-from tk_ai_extension.notebooks.outputs import SAVE_DELAY
+from tk_ai_extension.model.outputs import AppendOutput
+from tk_ai_extension.notebooks.running_outputs import SAVE_DELAY
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def test_many_cells_in_a_row_are_saved_once_a_second_and_not_one_by_one(
     for number in range(count):
         async with document.writing(f"aaaa{number:04}") as writer:
             writer.start()
-            await writer.write([Append(stream(f"{number}"))])
+            await writer.write([AppendOutput(stream(f"{number}"))])
             await writer.finish(number + 1, save=False)
         saves.add(file.stat().st_ino)
     await document.flush()
@@ -52,7 +52,7 @@ async def test_a_cell_that_ended_without_a_save_is_saved_soon_by_itself(
     before = (bench.root / document.path).read_bytes()
     async with document.writing("aaaa1111") as writer:
         writer.start()
-        await writer.write([Append(stream("printed"))])
+        await writer.write([AppendOutput(stream("printed"))])
         await writer.finish(1, save=False)
     ended = time.monotonic() + DEADLINE
     while (bench.root / document.path).read_bytes() == before and time.monotonic() < ended:  # noqa: ASYNC110
@@ -70,14 +70,14 @@ async def test_a_disk_that_is_full_for_a_moment_loses_no_outputs_of_a_run_of_sev
         document = await bench.open(notebook(*cells))
         async with document.writing("bbbb2222") as writer:
             writer.start()
-            await writer.write([Append(stream("first"))])
+            await writer.write([AppendOutput(stream("first"))])
             await writer.finish(1, save=False)
         with no_file_larger_than(8_000):
             with pytest.raises(DiskFull):
                 await document.flush()
             async with document.writing("cccc3333") as other:
                 other.start()
-                await other.write([Append(stream("other"))])
+                await other.write([AppendOutput(stream("other"))])
                 with pytest.raises(DiskFull):
                     await other.finish(2)
         await document.flush()
@@ -97,7 +97,7 @@ async def test_outputs_that_are_saved_late_are_only_for_the_source_that_ran(
         before = file.read_bytes()
         async with document.writing("bbbb2222") as writer:
             writer.start()
-            await writer.write([Append(stream("old"))])
+            await writer.write([AppendOutput(stream("old"))])
             with no_file_larger_than(8_000), pytest.raises(DiskFull):
                 await writer.finish(1)
         stored = json.loads(before)

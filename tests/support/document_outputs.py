@@ -20,11 +20,11 @@ from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.execution_events import Execution
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import Append, ReplaceOutput, StreamEdit
+from tk_ai_extension.model.outputs import AppendOutput, ReplaceOutput, StreamEdit
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
-from tk_ai_extension.notebooks.outputs import SAVE_INTERVAL
-from tk_ai_extension.workspace.displays import DisplayRegistry
+from tk_ai_extension.notebooks.running_outputs import SAVE_INTERVAL
+from tk_ai_extension.workspace.display_updates import DisplayRegistry
 
 
 class OutputsConformance:
@@ -44,10 +44,12 @@ class OutputsConformance:
             writer.start()
             assert await document.outputs("aaaa1111") == ()
             assert (await document.read()).cells[0].execution_count is None
-            await writer.write([Append(stream("10%")), StreamEdit(0, 3, " done")])
+            await writer.write([AppendOutput(stream("10%")), StreamEdit(0, 3, " done")])
             assert await document.outputs("aaaa1111") == (stream("10% done"),)
-            await writer.write([StreamEdit(0, 0, "20%"), Append(display(text_plain="first"))])
-            await writer.write([ReplaceOutput(1, display(text_plain="second")), Append(error)])
+            await writer.write([StreamEdit(0, 0, "20%"), AppendOutput(display(text_plain="first"))])
+            await writer.write(
+                [ReplaceOutput(1, display(text_plain="second")), AppendOutput(error)]
+            )
             expected = (stream("20%"), display(text_plain="second"), error)
             assert await document.outputs("aaaa1111") == expected
             assert (await document.read()).cells[0].outputs.failed
@@ -70,7 +72,7 @@ class OutputsConformance:
         async with document.writing("aaaa1111") as writer:
             writer.start()
             begun = time.monotonic()
-            await writer.write([Append(stream("0\n"))])
+            await writer.write([AppendOutput(stream("0\n"))])
             length, number = 2, 0
             while not seen and time.monotonic() - begun < 3 * SAVE_INTERVAL:
                 number += 1
@@ -96,7 +98,7 @@ class OutputsConformance:
         for number in range(4):
             async with document.writing(f"aaaa{number:04}") as writer:
                 writer.start()
-                await writer.write([Append(stream(f"out {number}"))])
+                await writer.write([AppendOutput(stream(f"out {number}"))])
                 await writer.finish(number, save=False)
         # Readers see them, and an edit in between neither loses nor duplicates any.
         snapshot = await (await bench.store.open(document.path)).read()
@@ -118,7 +120,7 @@ class OutputsConformance:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b"), code("c")))
         async with document.writing("aaaa1111") as writer:
             writer.start()
-            await writer.write([Append(stream("one "))])
+            await writer.write([AppendOutput(stream("one "))])
             await document.apply([Move("aaaa1111", 2), Insert(CellContent("code", "new"), index=0)])
             await writer.write([StreamEdit(0, 4, "two ")])
             index = (await document.read()).places["aaaa1111"]
@@ -138,7 +140,7 @@ class OutputsConformance:
         document = await bench.open(notebook(code("first", ids[0]), code("train()", ids[1])))
         async with document.writing(ids[1]) as writer:
             writer.start()
-            await writer.write([Append(stream("one "))])
+            await writer.write([AppendOutput(stream("one "))])
             assert await document.outputs(ids[1]) == (stream("one "),)
             await bench.person.insert(document.path, 2, "train()")
             await bench.person.type(document.path, 1, " # changed")
@@ -155,9 +157,9 @@ class OutputsConformance:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b")))
         async with document.writing("aaaa1111") as writer:
             writer.start()
-            await writer.write([Append(stream("one"))])
+            await writer.write([AppendOutput(stream("one"))])
             [gone] = (await document.apply([Delete("aaaa1111")])).changes
-            await writer.write([StreamEdit(0, 3, "two"), Append(stream("x", "stderr"))])
+            await writer.write([StreamEdit(0, 3, "two"), AppendOutput(stream("x", "stderr"))])
             if is_back:
                 assert gone.before is not None
                 await document.apply([Insert(gone.before, index=1)])
@@ -179,7 +181,7 @@ class OutputsConformance:
         for key in ("aaaa1111", "bbbb2222"):
             async with document.writing(key) as writer:
                 writer.start()
-                await writer.write([Append(output) for output in outputs])
+                await writer.write([AppendOutput(output) for output in outputs])
                 await writer.finish(3, save=False)
         displays = DisplayRegistry()
         execution = Execution("ok", outputs, 3, displays={"d": (1,)})
@@ -198,7 +200,7 @@ class OutputsConformance:
         async def cut() -> None:
             async with document.writing("aaaa1111") as writer:
                 writer.start()
-                await writer.write([Append(stream("came"))])
+                await writer.write([AppendOutput(stream("came"))])
                 entered.set()
                 await asyncio.Event().wait()
 
@@ -215,13 +217,13 @@ class OutputsConformance:
         document = await bench.open(notebook(code("a", "aaaa1111")))
         async with document.writing("aaaa1111") as writer:
             writer.start()
-            await writer.write([Append(stream(""))])
+            await writer.write([AppendOutput(stream(""))])
             length = 0
             for number in range(20_000):
                 line = f"line {number} ü\n"
                 await writer.write([StreamEdit(0, length, line)])
                 length += len(line)
-            await writer.write([Append(display(text_plain=f"{n}")) for n in range(2_000)])
+            await writer.write([AppendOutput(display(text_plain=f"{n}")) for n in range(2_000)])
             await writer.finish(1)
         outputs = await document.outputs("aaaa1111")
         assert outputs[0]["text"].splitlines() == [f"line {n} ü" for n in range(20_000)]
@@ -234,7 +236,7 @@ async def run(document: NotebookDocument, cell: str, text: str, count: int) -> N
     """Run a cell that prints a text in parts."""
     async with document.writing(cell) as writer:
         writer.start()
-        await writer.write([Append(stream(""))])
+        await writer.write([AppendOutput(stream(""))])
         half = len(text) // 2
         await writer.write([StreamEdit(0, 0, text[:half])])
         await writer.write([StreamEdit(0, half, text[half:])])

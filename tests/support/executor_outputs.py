@@ -11,7 +11,7 @@ from tests.support.executor_bench import (
     kernel_events,
     run,
 )
-from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
+from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.execution_events import InputRequested, StatusEvent
 
 MESSAGES = 2_000

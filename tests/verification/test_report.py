@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.verification.test_comparing import display, error, result
+from tests.verification.test_output_comparison import display, error, result
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.execution_events import Execution
-from tk_ai_extension.verification.comparing import ComparisonRules
+from tk_ai_extension.verification.output_comparison import ComparisonRules
 from tk_ai_extension.verification.report import Verification
 
 pytestmark = pytest.mark.proves("verify:run")

@@ -15,7 +15,7 @@ from tk_ai_extension.model.execution_events import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
-from tk_ai_extension.workspace.displays import DisplayRegistry
+from tk_ai_extension.workspace.display_updates import DisplayRegistry
 
 SOURCES = "abc"
 

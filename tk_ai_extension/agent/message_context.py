@@ -35,7 +35,7 @@ from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Image, Registry, ToolContext
-from tk_ai_extension.tools.runs import present
+from tk_ai_extension.tools.run_plans import present
 from tk_ai_extension.workspace.workspace import Workspace
 
 PART = 12_000

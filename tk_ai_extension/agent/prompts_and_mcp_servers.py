@@ -39,7 +39,7 @@ from typing_extensions import TypedDict
 from tk_ai_extension.agent.chat_requests import MAX_MESSAGE
 from tk_ai_extension.model.errors import FileMissing, LimitReached, ToolError
 from tk_ai_extension.model.private_files import PrivateFileError, read_private
-from tk_ai_extension.notebooks.files import open_regular
+from tk_ai_extension.notebooks.notebook_files import open_regular
 from tk_ai_extension.workspace.workspace import Workspace
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")

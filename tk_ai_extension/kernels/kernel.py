@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import zmq.asyncio
 from jupyter_client.session import Session
 
-from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelState, Message
 from tk_ai_extension.kernels.kernel_process import (
     ResourceUsageMeter,
@@ -23,6 +22,7 @@ from tk_ai_extension.kernels.kernel_process import (
     process_end,
 )
 from tk_ai_extension.kernels.kernel_run import STOP_TIMEOUT, DisconnectReason, KernelRun
+from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.errors import GatewayUnavailable
 from tk_ai_extension.model.execution_events import ExecutionRequest

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES, OutputCollector, integer
+from tk_ai_extension.kernels.output_collector import OUTPUT_MESSAGES, OutputCollector, integer
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.execution_events import (
     INTERRUPT_IGNORED,

@@ -16,7 +16,6 @@ import zmq.asyncio
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
-from tk_ai_extension.kernels.collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.environment import inherited_environment
 from tk_ai_extension.kernels.execution_stack import wait_for_turn
 from tk_ai_extension.kernels.kernel import (
@@ -29,6 +28,7 @@ from tk_ai_extension.kernels.kernel import (
 from tk_ai_extension.kernels.kernel_info import KernelEvent, KernelInfo, Kernelspec, find_kernelspec
 from tk_ai_extension.kernels.kernel_process import local_process
 from tk_ai_extension.kernels.kernel_run import KernelRun, OtherClientRun
+from tk_ai_extension.kernels.output_collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed

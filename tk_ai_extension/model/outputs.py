@@ -16,7 +16,7 @@ _DEPTH = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendOutput:
     """Append an output."""
 
     output: Json
@@ -48,7 +48,7 @@ class ClearOutputs:
     """Remove all outputs (``clear_output``)."""
 
 
-OutputChange = Append | StreamEdit | ReplaceOutput | ClearOutputs
+OutputChange = AppendOutput | StreamEdit | ReplaceOutput | ClearOutputs
 
 
 def stream_text(output: Json) -> str:
@@ -144,7 +144,7 @@ class OutputBuffer(Sequence[Json]):
     As a sequence, it contains the current outputs as nbformat dicts.
 
     >>> outputs = OutputBuffer()
-    >>> outputs.apply(Append({"output_type": "stream", "name": "stdout", "text": "25 %"}))
+    >>> outputs.apply(AppendOutput({"output_type": "stream", "name": "stdout", "text": "25 %"}))
     >>> outputs.apply(StreamEdit(0, 0, "50 %"))
     >>> outputs[0]["text"]
     '50 %'
@@ -181,7 +181,7 @@ class OutputBuffer(Sequence[Json]):
     def apply(self, change: OutputChange) -> None:
         """Apply a change."""
         match change:
-            case Append(output):
+            case AppendOutput(output):
                 self._put(len(self._outputs), output)
             case StreamEdit(index, start, new):
                 self._streams[index].edit(start, new)

@@ -2,7 +2,7 @@
 
 `contain` is the only place that converts a caller's path to a path inside the root. It calls ``lstat`` to
 resolve symbolic links. A process that can replace a link between this check and the opening of the file
-already runs as the server's user, so that race is not defended against. But `notebooks.files` never
+already runs as the server's user, so that race is not defended against. But `notebooks.notebook_files` never
 opens a link, a FIFO or a device in its place.
 """
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.model.json_values import Json
     from tk_ai_extension.notebooks.in_memory import TabReplica
     from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
-    from tk_ai_extension.notebooks.outputs import Throttle
+    from tk_ai_extension.notebooks.running_outputs import Throttle
 
 _log = logging.getLogger(__name__)
 
@@ -560,7 +560,7 @@ class BrowserPages:
     def save_soon(self, tab: Tab, write: Write) -> None:
         """Have a tab save within a second, regardless of further changes; see `save`."""
         if tab.saving is None:
-            from tk_ai_extension.notebooks.outputs import Throttle
+            from tk_ai_extension.notebooks.running_outputs import Throttle
 
             tab.saving = Throttle(
                 partial(self._save_in_time, tab, write),

@@ -1,8 +1,8 @@
 """The documents of notebooks: where the cells are.
 
 A notebook is in one place at a time: a file, a contents manager, or a browser tab. `StoredDocument` is the
-document of a notebook that is not open in a tab: an edit leaves everything else in it
-unchanged. A `NotebookText` holds its content and writes it: to a file (`files`) or with a contents manager
+document of a notebook that is not open in a tab: an edit leaves everything else in it unchanged. A
+`NotebookText` holds its content and writes it: to a file (`notebook_files`) or with a contents manager
 (`contents_manager`). `tab_document` has the document of a notebook in a tab.
 """
 
@@ -24,7 +24,7 @@ from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.in_memory import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
-from tk_ai_extension.notebooks.outputs import (
+from tk_ai_extension.notebooks.running_outputs import (
     CellOutputWriter,
     Find,
     OutputSaver,

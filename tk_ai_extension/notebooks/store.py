@@ -12,7 +12,7 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import aliases
 from tk_ai_extension.notebooks.browser_pages import BrowserPages
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
-from tk_ai_extension.notebooks.files import NotebookFiles
+from tk_ai_extension.notebooks.notebook_files import NotebookFiles
 from tk_ai_extension.notebooks.tab_document import TabDocument
 
 if TYPE_CHECKING:

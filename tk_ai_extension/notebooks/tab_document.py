@@ -15,7 +15,7 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed, TabOffline, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
-    Append,
+    AppendOutput,
     ClearOutputs,
     OutputChange,
     ReplaceOutput,
@@ -27,7 +27,7 @@ from tk_ai_extension.notebooks.browser_pages import BrowserPages, Tab, TabGone, 
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.in_memory import TabReplica
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
-from tk_ai_extension.notebooks.outputs import (
+from tk_ai_extension.notebooks.running_outputs import (
     Find,
     OutputSink,
     RunningCell,
@@ -569,7 +569,7 @@ def _output_messages(taken: Sequence[tuple[OutputChange, str]]) -> list[Json]:
     messages: list[Json] = []
     for change, gone in taken:
         match change:
-            case Append(output):
+            case AppendOutput(output):
                 messages.append({"append": output})
             case StreamEdit(index, _, new):
                 messages.append({"stream": index, "cut": utf16(gone), "text": new})

@@ -9,7 +9,7 @@ from tk_ai_extension.agent.chat import ChatServices, ChatSettings
 from tk_ai_extension.agent.chat_store import ChatStore
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
-from tk_ai_extension.agent.claude.connections import user_folder
+from tk_ai_extension.agent.claude.model_connections import user_folder
 from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetup
 from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.server.handlers.base_handler import owner_name

@@ -195,7 +195,7 @@ def _client(connection: Any) -> Client:
 
 def _is_output_of(session: Any, message: list[bytes], requests: frozenset[str] | set[str]) -> bool:
     """Return whether a kernel's message is an output of one of these requests."""
-    from tk_ai_extension.kernels.collector import OUTPUT_MESSAGES
+    from tk_ai_extension.kernels.output_collector import OUTPUT_MESSAGES
 
     _, (_, header, parent, *_) = session.feed_identities(message)
     is_theirs = json.loads(parent).get("msg_id") in requests

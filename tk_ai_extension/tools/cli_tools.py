@@ -20,16 +20,16 @@ from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalS
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.default.verification import verify_notebook
 from tk_ai_extension.tools.edit_plans import cell_step
-from tk_ai_extension.tools.parameters import CellTimeout, MaybeAddress, Notebook, Wait
+from tk_ai_extension.tools.parameter_types import CellTimeout, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
-from tk_ai_extension.tools.runs import ExecutionResult, follow, steps_of
-from tk_ai_extension.verification.comparing import is_error
-from tk_ai_extension.verification.parameters import (
+from tk_ai_extension.tools.run_plans import ExecutionResult, follow, steps_of
+from tk_ai_extension.verification.notebook_parameters import (
     injection,
     source_of,
     unknown_parameters,
     values_of,
 )
+from tk_ai_extension.verification.output_comparison import is_error
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.fresh_kernels import (
     FreshKernelSupervisor,

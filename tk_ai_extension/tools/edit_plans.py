@@ -35,7 +35,7 @@ from tk_ai_extension.model.proposals import (
 from tk_ai_extension.model.remote_references import remote_references
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.transactions import EditTransaction
-from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.parameter_types import CellKind
 from tk_ai_extension.tools.registry import Result, ToolContext
 from tk_ai_extension.workspace import editing
 

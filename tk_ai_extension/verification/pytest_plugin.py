@@ -15,7 +15,7 @@ import pytest
 from tk_ai_extension.verification import OPTIONS
 
 if TYPE_CHECKING:
-    from tk_ai_extension.verification.comparing import ComparisonRules
+    from tk_ai_extension.verification.output_comparison import ComparisonRules
     from tk_ai_extension.verification.report import NotebookReport
 
 
@@ -54,7 +54,7 @@ class NotebookItem(pytest.Item):
     def runtest(self) -> None:
         """Run the notebook in a fresh kernel; fail with the report if it fails or differs."""
         from tk_ai_extension.model.errors import ToolError
-        from tk_ai_extension.verification.comparing import ComparisonRules
+        from tk_ai_extension.verification.output_comparison import ComparisonRules
 
         option: Any = self.config.option
         folder = self.config.invocation_params.dir

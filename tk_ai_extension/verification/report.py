@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
+from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cell_tags import runnable, tags_of
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.execution_events import INTERRUPT_IGNORED, Execution, StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import cut, short_traceback
-from tk_ai_extension.verification.comparing import (
+from tk_ai_extension.verification.output_comparison import (
     ComparisonRules,
     OutputDifference,
     compare_outputs,

@@ -31,7 +31,7 @@ from tk_ai_extension.model.errors import (
     SaveFailed,
     ToolError,
 )
-from tk_ai_extension.notebooks.files import open_regular
+from tk_ai_extension.notebooks.notebook_files import open_regular
 from tk_ai_extension.workspace.timed_patterns import TimedPattern
 
 LINE = 2_000

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from tk_ai_extension.kernels.collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.kernels.kernel_run import OtherClientRun
 from tk_ai_extension.kernels.kernel_service import KernelService
+from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
@@ -36,9 +36,9 @@ from tk_ai_extension.model.execution_events import (
 )
 from tk_ai_extension.model.outputs import OutputBuffer, summarise
 from tk_ai_extension.notebooks.notebook import KernelIncarnations, Notebook, Notebooks
-from tk_ai_extension.notebooks.outputs import CellOutputWriter
+from tk_ai_extension.notebooks.running_outputs import CellOutputWriter
 from tk_ai_extension.workspace.activity import Activity, ActivityPublisher
-from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
+from tk_ai_extension.workspace.display_updates import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.permission_requests import Approval
 from tk_ai_extension.workspace.runs import (

@@ -23,7 +23,7 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.paths import contain, folder_path
-from tk_ai_extension.notebooks.files import FileChanged, Folder, folder_below, typed_errors
+from tk_ai_extension.notebooks.notebook_files import FileChanged, Folder, folder_below, typed_errors
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.save_hooks import SaveHooks

@@ -166,7 +166,7 @@ MAX_STATUS_SIZE = 4_000_000
 StepStatus = RunStatus | Literal["skipped"]
 
 
-class StatusLog:
+class StepStatusLog:
     """The newest status events of a step."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class RunStep:
     execution: Execution | None = None
     incarnation: KernelIncarnation | None = None
     """The kernel that has taken its code; None before that."""
-    statuses: StatusLog = field(default_factory=StatusLog)
+    statuses: StepStatusLog = field(default_factory=StepStatusLog)
     on_status: Callable[[StatusEvent], None] | None = None
     """Called with each status event: `statuses` keeps only the newest ones."""
     may_fail: bool = False
@@ -229,7 +229,7 @@ class RunStep:
         """Queue it for another run, and drop the results of this one."""
         self.status, self.started = "queued", False
         self.execution = self.incarnation = None
-        self.outputs, self.statuses = OutputBuffer(), StatusLog()
+        self.outputs, self.statuses = OutputBuffer(), StepStatusLog()
 
     def drop_outputs(self) -> None:
         """Drop the outputs to free memory."""

@@ -34,7 +34,7 @@ from tk_ai_extension.notebooks.notebook import (
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.workspace.activity import ActivityPublisher
 from tk_ai_extension.workspace.artifacts import Artifacts
-from tk_ai_extension.workspace.displays import DisplayRegistry, DisplayUpdates
+from tk_ai_extension.workspace.display_updates import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.execution_service import ExecutionService
 from tk_ai_extension.workspace.files import Files
 from tk_ai_extension.workspace.journal import ChangesInProgress, Journal

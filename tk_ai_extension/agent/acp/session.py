@@ -36,7 +36,7 @@ from mcp.server.stdio import stdio_server
 from pydantic import ValidationError
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.agent.acp import relay
+from tk_ai_extension.agent.acp import mcp_relay
 from tk_ai_extension.agent.acp.event_translator import (
     ASK,
     CANCELLED,
@@ -632,7 +632,7 @@ class ToolSocket:
                 f"The tools cannot be offered to the agent: {error.strerror}.",
                 hint="Agents other than Claude need a system with Unix sockets.",
             ) from error
-        arguments = ["-I", "-S", relay.__file__, str(path)]
+        arguments = ["-I", "-S", mcp_relay.__file__, str(path)]
         return {"name": SERVER, "command": sys.executable, "args": arguments, "env": []}
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -35,7 +35,7 @@ from tk_ai_extension.agent.backend import (
 )
 from tk_ai_extension.agent.chat_store import Checkpoint
 from tk_ai_extension.agent.claude import launch
-from tk_ai_extension.agent.claude.connections import provider_error
+from tk_ai_extension.agent.claude.model_connections import provider_error
 from tk_ai_extension.agent.claude.providers import OAUTH, Provider
 from tk_ai_extension.agent.events import (
     BlocksDiscarded,

@@ -21,9 +21,16 @@ from tk_ai_extension.tools.edit_plans import (
     plan_edit,
     replaced,
 )
-from tk_ai_extension.tools.parameters import CellKind, MaybeAddress, Notebook, Wait
+from tk_ai_extension.tools.parameter_types import CellKind, MaybeAddress, Notebook, Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
-from tk_ai_extension.tools.runs import CellRun, code_of, follow, kernel_for, start_steps, steps_of
+from tk_ai_extension.tools.run_plans import (
+    CellRun,
+    code_of,
+    follow,
+    kernel_for,
+    start_steps,
+    steps_of,
+)
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.undo import inverse_operations, read_compared
 

@@ -14,7 +14,13 @@ from tk_ai_extension.tools.edit_plans import (
     replaced,
     select,
 )
-from tk_ai_extension.tools.parameters import Address, CellKind, MaybeAddress, MaybeRanges, Notebook
+from tk_ai_extension.tools.parameter_types import (
+    Address,
+    CellKind,
+    MaybeAddress,
+    MaybeRanges,
+    Notebook,
+)
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 

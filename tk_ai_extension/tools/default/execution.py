@@ -11,7 +11,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.notebook import states
 from tk_ai_extension.tools.edit_plans import EditPlan, insertion, plan_edit, select
-from tk_ai_extension.tools.parameters import (
+from tk_ai_extension.tools.parameter_types import (
     Address,
     MaybeAddress,
     MaybeRanges,
@@ -20,7 +20,7 @@ from tk_ai_extension.tools.parameters import (
     Wait,
 )
 from tk_ai_extension.tools.registry import ToolContext, tool
-from tk_ai_extension.tools.runs import ExecutionResult, RunPlan, edit_and_run, follow, run
+from tk_ai_extension.tools.run_plans import ExecutionResult, RunPlan, edit_and_run, follow, run
 
 
 @tool("EXECUTE", carry_out=run, command="exec cell")

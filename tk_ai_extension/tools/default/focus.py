@@ -9,7 +9,7 @@ from tk_ai_extension.model.errors import NotOpen
 from tk_ai_extension.model.index_ranges import format_ranges
 from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.notebooks.browser_pages import Tab
-from tk_ai_extension.tools.parameters import Address, Notebook
+from tk_ai_extension.tools.parameter_types import Address, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 
 MAX_NAMED = 20

@@ -15,7 +15,7 @@ from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
 from tk_ai_extension.notebooks.transactions import anchored
 from tk_ai_extension.tools.edit_plans import ChangedCell, EditPlan, changed_cell
-from tk_ai_extension.tools.parameters import Entry, Notebook
+from tk_ai_extension.tools.parameter_types import Entry, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.kernels.kernel_info import KernelInfo
 from tk_ai_extension.model.errors import KernelNotFound
 from tk_ai_extension.tools.edit_plans import KernelChangePlan, Verb
-from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.parameter_types import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, path_of_kernel, tool
 from tk_ai_extension.workspace.execution_service import Cancellation
 

@@ -21,7 +21,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.tools.default.focus import PersonFocus, focus_in, person_focus
 from tk_ai_extension.tools.edit_plans import CreationPlan
-from tk_ai_extension.tools.parameters import CellKind, Notebook
+from tk_ai_extension.tools.parameter_types import CellKind, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import FolderWalk

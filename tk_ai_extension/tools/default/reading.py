@@ -18,9 +18,9 @@ from tk_ai_extension.model.output_text import few_lines, shorten
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import CellState, states
 from tk_ai_extension.tools.edit_plans import select
-from tk_ai_extension.tools.parameters import Address, MaybeRanges, Notebook
+from tk_ai_extension.tools.parameter_types import Address, MaybeRanges, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
-from tk_ai_extension.tools.runs import digested, present
+from tk_ai_extension.tools.run_plans import digested, present
 from tk_ai_extension.workspace import editing
 
 LINE = 100

@@ -12,7 +12,7 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import NotebookNotFound, ToolError
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
-from tk_ai_extension.tools.runs import digested
+from tk_ai_extension.tools.run_plans import digested
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.files import FolderWalk, some_of
 from tk_ai_extension.workspace.timed_patterns import TimedPattern

@@ -29,7 +29,7 @@ from tk_ai_extension.model.execution_events import Execution, ExecutionRequest, 
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import cut, sanitise
 from tk_ai_extension.model.strict_json import loads
-from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.parameter_types import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.workspace.workspace import Workspace
 

@@ -12,10 +12,10 @@ from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.proposals import KernelReference, Proposal
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.edit_plans import cell_step
-from tk_ai_extension.tools.parameters import CellTimeout, Notebook, Wait
+from tk_ai_extension.tools.parameter_types import CellTimeout, Notebook, Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
-from tk_ai_extension.tools.runs import ExecutionResult, follow
-from tk_ai_extension.verification.comparing import ComparisonRules
+from tk_ai_extension.tools.run_plans import ExecutionResult, follow
+from tk_ai_extension.verification.output_comparison import ComparisonRules
 from tk_ai_extension.verification.report import Verification
 from tk_ai_extension.workspace.fresh_kernels import VerificationRun, fresh_kernel
 

@@ -19,7 +19,7 @@ from tk_ai_extension.tools.edit_plans import (
     cells_changed,
     plan_edit,
 )
-from tk_ai_extension.tools.parameters import Notebook
+from tk_ai_extension.tools.parameter_types import Notebook
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 

@@ -10,7 +10,7 @@ from tk_ai_extension.model.cell_operations import Delete, Insert, Operation, Rep
 from tk_ai_extension.model.cells import VERSION, CellContent
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.tools.edit_plans import CellsChanged, EditPlan, cells_changed, plan_edit
-from tk_ai_extension.tools.parameters import CellKind
+from tk_ai_extension.tools.parameter_types import CellKind
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.workspace import editing
 

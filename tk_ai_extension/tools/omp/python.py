@@ -12,9 +12,9 @@ from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.tools.parameters import Wait
+from tk_ai_extension.tools.parameter_types import Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
-from tk_ai_extension.tools.runs import ExecutionResult, follow
+from tk_ai_extension.tools.run_plans import ExecutionResult, follow
 from tk_ai_extension.workspace.python_sessions import SessionKey, SessionSupervisor
 from tk_ai_extension.workspace.runs import RunStep
 from tk_ai_extension.workspace.tool_bridge import Answer

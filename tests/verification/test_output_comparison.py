@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.verification.comparing import (
+from tk_ai_extension.verification.output_comparison import (
     ComparisonRules,
     Sanitizer,
     compare_outputs,
@@ -285,6 +285,6 @@ def test_an_invalid_sanitizer_is_refused(text: str) -> None:
 
 
 def test_a_sanitizer_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tk_ai_extension.verification.comparing.SECONDS", 0.05)
+    monkeypatch.setattr("tk_ai_extension.verification.output_comparison.SECONDS", 0.05)
     with pytest.raises(InvalidArguments, match="took too long"):
         Sanitizer(r"(a|aa)+$", "").apply("a" * 60 + "b")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import regex
 
-from tk_ai_extension.kernels.collector import TerminalText
+from tk_ai_extension.kernels.output_collector import TerminalText
 from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json

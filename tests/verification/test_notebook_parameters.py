@@ -10,7 +10,7 @@ import pytest
 
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.verification.parameters import from_file, source_of, typed
+from tk_ai_extension.verification.notebook_parameters import from_file, source_of, typed
 
 pytestmark = pytest.mark.proves("verify:run")
 
@@ -66,7 +66,7 @@ def test_the_cell_is_in_the_language_of_the_notebook() -> None:
 def test_without_papermill_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['papermill'] = None\n"
-        "from tests.verification.test_parameters import NOTEBOOK, source_of\n"
+        "from tests.verification.test_notebook_parameters import NOTEBOOK, source_of\n"
         "try: source_of({'a': 1}, NOTEBOOK, None)\n"
         "except Exception as error: print(error.as_text())"
     )

@@ -29,7 +29,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
-    Append,
+    AppendOutput,
     ClearOutputs,
     OutputBuffer,
     OutputChange,
@@ -276,9 +276,9 @@ def merged(changes: Sequence[OutputChange]) -> list[OutputChange]:
                     index, start = at, since
                 parts.append(new)
                 end = since + len(new)
-            case Append(output):
+            case AppendOutput(output):
                 close()
-                done.append(Append(encodable(output)))
+                done.append(AppendOutput(encodable(output)))
             case ReplaceOutput(at, output):
                 close()
                 done.append(ReplaceOutput(at, encodable(output)))

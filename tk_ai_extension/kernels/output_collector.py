@@ -11,7 +11,7 @@ from typing import Any
 from tk_ai_extension.model.execution_events import StatusEvent
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import (
-    Append,
+    AppendOutput,
     ClearOutputs,
     OutputChange,
     ReplaceOutput,
@@ -165,7 +165,7 @@ class OutputCollector:
     >>> collector.add("stream", {"name": "stdout", "text": "1\n"})
     >>> collector.add("stream", {"name": "stdout", "text": "2\n"})
     >>> collector.drain()
-    (Append(output={'output_type': 'stream', 'name': 'stdout', 'text': '1\n2\n'}),)
+    (AppendOutput(output={'output_type': 'stream', 'name': 'stdout', 'text': '1\n2\n'}),)
     >>> collector.drain()
     ()
     """
@@ -233,7 +233,7 @@ class OutputCollector:
             elif (edit := output.stream.drain()) is not None:
                 changes.append(StreamEdit(at, *edit))
         for output in self._outputs[self._drained :]:
-            changes.append(Append(output.complete))
+            changes.append(AppendOutput(output.complete))
             if output.stream is not None:
                 output.stream.drain()
         self._changed.clear()
