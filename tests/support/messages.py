@@ -306,7 +306,7 @@ def _block_event(what: str, index: int, **more: Mapping[str, Any]) -> Event:
 
 
 def _add(block: Json, delta: Mapping[str, Any]) -> None:
-    """AppendOutput a delta to its block."""
+    """Append a delta to its block."""
     for name, piece in delta.items():
         if name != "type":
             block[name] = block.get(name, "") + piece

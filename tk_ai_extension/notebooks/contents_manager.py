@@ -26,7 +26,6 @@ from tk_ai_extension.model.errors import (
     NotebookNotFound,
     ReadOnly,
     SaveFailed,
-    ToolError,
     save_error,
 )
 from tk_ai_extension.model.json_values import Json
@@ -38,32 +37,27 @@ from tk_ai_extension.notebooks.in_memory import StoredNotebook, keyed, read_note
 _TRIES = 5
 
 
-def manager_error(error: HTTPError, path: str) -> ToolError:
-    """Return the typed error for a contents manager's error, using an OSError in its causes."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno is not None:
-            return save_error(cause, path)
-        cause = cause.__cause__ or cause.__context__
-    reason = error.log_message or error.reason
-    match error.status_code:
-        case 404:
-            return NotebookNotFound(f"Notebook {path} does not exist.")
-        case 403:
-            return ReadOnly(f"{path} cannot be written: {reason}.")
-        case 400:
-            return InvalidNotebook(f"{path} cannot be opened: {reason}.", path=path)
-        case _:
-            return SaveFailed(f"{path} cannot be saved: {reason}.")
-
-
 @contextmanager
 def manager_errors(path: str) -> Generator[None]:
-    """Convert a contents manager's errors to typed errors."""
+    """Convert a contents manager's errors to typed errors, using an OSError in their causes."""
     try:
         yield
     except HTTPError as error:
-        raise manager_error(error, path) from error
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno is not None:
+                raise save_error(cause, path) from error
+            cause = cause.__cause__ or cause.__context__
+        reason = error.log_message or error.reason
+        match error.status_code:
+            case 404:
+                raise NotebookNotFound(f"Notebook {path} does not exist.") from error
+            case 403:
+                raise ReadOnly(f"{path} cannot be written: {reason}.") from error
+            case 400:
+                raise InvalidNotebook(f"{path} cannot be opened: {reason}.", path=path) from error
+            case _:
+                raise SaveFailed(f"{path} cannot be saved: {reason}.") from error
 
 
 class ContentsManagerNotebook(NotebookText):
