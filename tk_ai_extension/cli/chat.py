@@ -15,7 +15,7 @@ from tk_ai_extension.cli.command_context import (
 )
 from tk_ai_extension.cli.parsing import STDIN, add_notebook
 from tk_ai_extension.cli.project import CommandError
-from tk_ai_extension.cli.servers import API, Server, ToolFailed, Unreachable
+from tk_ai_extension.cli.servers import API, Server, ServerUnreachable, ToolFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class TerminalChat:
                         case _:
                             pass
                 if not has_ended:
-                    raise Unreachable(f"{self._server.url} has ended.")
+                    raise ServerUnreachable(f"{self._server.url} has ended.")
         except ToolFailed as error:
             return self._context.refuse(error.error)
         return status

@@ -12,7 +12,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 
 from tk_ai_extension._version import __version__
 from tk_ai_extension.cli.command_context import CommandContext
-from tk_ai_extension.cli.servers import API, Unreachable, running_servers
+from tk_ai_extension.cli.servers import API, ServerUnreachable, running_servers
 from tk_ai_extension.kernels.sandbox.sandbox import probe
 
 
@@ -30,7 +30,7 @@ def doctor(context: CommandContext) -> int:
         try:
             has_extension = server.tools() is not None
             missing = "no tk-ai-extension: notebooks that are open there are not changed from here"
-        except Unreachable as error:
+        except ServerUnreachable as error:
             has_extension, missing = False, str(error)
         name = "server of nb" if server.is_headless else "Jupyter Server"
         detail = f"{server.url} on {server.root}{'' if has_extension else f': {missing}'}"

@@ -46,7 +46,7 @@ class ToolFailed(Exception):
         self.code = str(error.get("code", ""))
 
 
-class Unreachable(ToolFailed):
+class ServerUnreachable(ToolFailed):
     """No server answers, or it refuses the token."""
 
     def __init__(self, message: str, hint: str = "Check that the server runs.") -> None:
@@ -107,7 +107,7 @@ class Server:
             headers: Further headers.
 
         Raises:
-            Unreachable: no answer.
+            ServerUnreachable: no answer.
             ToolFailed: the server answers with an error.
         """
         response = self.open(method, path, body, headers=headers)
@@ -126,7 +126,7 @@ class Server:
         """Send a request by a new connection; return the response, with its body not yet read.
 
         Raises:
-            Unreachable: no answer.
+            ServerUnreachable: no answer.
             ToolFailed: the server answers with an error.
         """
         sent = {"User-Agent": f"nb/{__version__}", "Accept": "application/json"}
@@ -149,7 +149,7 @@ class Server:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             why = "did not answer in time" if isinstance(error, TimeoutError) else str(error)
-            raise Unreachable(
+            raise ServerUnreachable(
                 f"{self.url} does not answer: {why or type(error).__name__}."
             ) from None
         if response.status < 300:
@@ -160,7 +160,7 @@ class Server:
         try:
             return response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{self.url} broke off its answer: {error}.") from None
+            raise ServerUnreachable(f"{self.url} broke off its answer: {error}.") from None
 
     def _error(self, response: http.client.HTTPResponse, data: bytes) -> ToolFailed:
         try:
@@ -169,7 +169,7 @@ class Server:
             pass
         if response.status in (401, 403):
             hint = f"Set {ADDRESS} to its address with the token."
-            return Unreachable(f"{self.url} does not accept this token.", hint)
+            return ServerUnreachable(f"{self.url} does not accept this token.", hint)
         code = "not_found" if response.status == 404 else "internal_error"
         message = f"{self.url} answers {response.status} {response.reason}."
         return ToolFailed({"code": code, "message": message, "hint": "See the server's log."})
@@ -178,7 +178,7 @@ class Server:
         """Return the descriptions of the tools; None if the server does not have the extension.
 
         Raises:
-            Unreachable: no answer.
+            ServerUnreachable: no answer.
         """
         if self._tools is None:
             try:
@@ -201,7 +201,7 @@ class Server:
             caller: The caller's key; None for none.
 
         Raises:
-            Unreachable: no answer.
+            ServerUnreachable: no answer.
             ToolFailed: the call failed.
         """
         toolset, _, name = tool.rpartition(":")
@@ -265,7 +265,7 @@ def own_server(project: Project) -> Server | None:
     root = os.path.realpath(project.root)
     for server in running_servers():
         if server.is_headless and server.root == root:
-            with suppress(Unreachable):
+            with suppress(ServerUnreachable):
                 server.tools()
                 return server
     return None
@@ -283,7 +283,7 @@ def server_of(project: Project, path: str, *, changes: bool = True) -> Server | 
         changes: Whether the notebook is changed or run; reading it is always possible.
 
     Raises:
-        Unreachable: a person's server hangs, or the named one does not answer.
+        ServerUnreachable: a person's server hangs, or the named one does not answer.
         CommandError: a server without the extension is named or has the notebook open, or the project
             requires a sandbox, which a person's server does not have.
     """
@@ -300,7 +300,7 @@ def server_of(project: Project, path: str, *, changes: bool = True) -> Server | 
             if server.tools() is not None:
                 return _confined(project, server, changes=changes)
             is_open = changes and server.has_open(os.path.relpath(place, server.root))
-        except Unreachable as error:
+        except ServerUnreachable as error:
             if "refused" in str(error):
                 continue  # it has crashed
             if server.is_headless or not changes:
@@ -414,4 +414,4 @@ def _wait_for_end(pid: int) -> None:
             psutil.Process(pid).wait(30)
         except psutil.TimeoutExpired:
             hint = f"`kill -KILL {pid}` ends it."
-            raise Unreachable(f"The server (process {pid}) does not stop.", hint) from None
+            raise ServerUnreachable(f"The server (process {pid}) does not stop.", hint) from None

@@ -235,7 +235,7 @@ PROGRAMS = {"bubblewrap": ("bwrap", _bubblewrap), "podman": ("podman", _podman)}
 """For each kind of sandbox, its program, and a function that returns its options for the mounts."""
 
 
-class Diagnosis(NamedTuple):
+class SandboxDiagnosis(NamedTuple):
     """The result of checking one kind of sandbox on this machine.
 
     Attributes:
@@ -283,21 +283,21 @@ def find_sandbox(project: Path, *, hidden: Sequence[Path] = ()) -> Sandbox:
     )
 
 
-def probe(project: Path) -> Iterator[Diagnosis]:
+def probe(project: Path) -> Iterator[SandboxDiagnosis]:
     """Try each kind of sandbox in turn for a project. Blocks for about a second each."""
     for name, (program, _) in PROGRAMS.items():
         sandbox = Sandbox(name, program, project)
         found = shutil.which(program, path=sandbox.environment()["PATH"])
         if found is None or sandbox.can_write(found):
-            yield Diagnosis(name, f"It is not installed: run `apt install {name}`.")
+            yield SandboxDiagnosis(name, f"It is not installed: run `apt install {name}`.")
             continue
         sandbox = replace(sandbox, executable=found)
         problem = _try(sandbox)
         if problem is None:
             saw = "a program in it had no network access and could see nothing outside its project."
-            yield Diagnosis(name, f"{found}: {saw}", sandbox)
+            yield SandboxDiagnosis(name, f"{found}: {saw}", sandbox)
         else:
-            yield Diagnosis(name, f"It does not work here: {found}: {problem}")
+            yield SandboxDiagnosis(name, f"It does not work here: {found}: {problem}")
 
 
 def _try(sandbox: Sandbox) -> str | None:
