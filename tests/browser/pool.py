@@ -37,7 +37,10 @@ c.ServerApp.jpserver_extensions.update({{
     "jupyterlab": True,
     "jupyter_server_fileid": {collaboration},
     "jupyter_server_ydoc": {collaboration},
+    "notebook": True,
+    "notebook_shim": True,
 }})
+c.JupyterNotebookApp.expose_app_in_browser = True
 c.LabApp.expose_app_in_browser = True
 c.LabApp.news_url = None
 c.TkAIExtensionApp.data_dir = {data!r}

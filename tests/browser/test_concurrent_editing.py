@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Page
 
 from tests.browser.conftest import OpenLab
-from tests.browser.lab import DIALOG, Lab, nothing_asked, write_notebook
+from tests.browser.lab import DEADLINE, DIALOG, Lab, nothing_asked, write_notebook
 from tests.browser.open_notebook import (
     BEGINS,
     CLEAN,
@@ -25,6 +25,7 @@ from tests.browser.open_notebook import (
     Frames,
     Network,
     another,
+    answered,
     call,
     changed_twice,
     close,
@@ -91,23 +92,8 @@ HAS_OUTPUTS = """
     && texts === JSON.stringify(JSON.parse(wanted).map(([, text]) => text.trimEnd()));
 }
 """
-OPEN = """
-async path => {
-  const { commands, shell } = window.jupyterapp;
-  const others = [...shell.widgets('main')];
-  await commands.execute('docmanager:open', { path });
-  // Where nothing else is open, the launcher would come to the front.
-  others.forEach(widget => widget.dispose());
-}
-"""
 DIRTY = "() => window.jupyterapp.shell.currentWidget.content.model.dirty"
 TRUSTED = "place => window.jupyterapp.shell.currentWidget.content.widgets[place].model.trusted"
-
-
-async def opens(page: Page, path: str) -> None:
-    """Open a notebook in a page instead of the open one."""
-    await page.evaluate(OPEN, path)
-    await shown(page, path)
 
 
 def runs(lab: Lab, source: str, index: int) -> Coroutine[Any, Any, Any]:
@@ -163,8 +149,7 @@ async def test_a_person_and_an_agent_lose_nothing_in_one_file(open_lab: OpenLab)
         await closes_and_opens(lab, sources)
         second = await another(lab, PATH)
         sources = await both_see(lab, [page, second], sources)
-        await both_type(lab, [page, second])
-        await second.context.close()
+        await both_type(lab, [page, second], sources)
         sources = await changes_the_same(lab, sources)
         await goes_offline(lab, network, frames, sources)
 
@@ -208,29 +193,29 @@ async def closes_and_opens(lab: Lab, sources: list[str]) -> None:
     await has_run(lab, PATH, last, ALL, 2)
 
 
-async def both_type(lab: Lab, pages: list[Page]) -> None:
+async def both_type(lab: Lab, pages: list[Page], sources: list[str]) -> None:
     """Where two pages have unsaved changes of one file, an agent gets an error."""
-    path = "both.ipynb"
-    write_notebook(lab.server.root / path, "a = 1", "b = 2")
     for place, page in enumerate(pages):
-        await opens(page, path)
-        await types(page, place, "  # typed")
+        await types(page, place * 2, ", mine")
     await pages[1].wait_for_function(DIRTY)
-    await changed_twice(lab, path)
-    refused = await call(lab, "insert_cell", 409, notebook=path, source="c = 3")
+    await changed_twice(lab, PATH)
+    refused = await call(lab, "insert_cell", 409, notebook=PATH, source="c = 3")
     assert refused["error"]["code"] == "open_twice"
-    assert await pages[0].evaluate(SOURCES) == ["a = 1  # typed", "b = 2"]
-    assert await pages[1].evaluate(SOURCES) == ["a = 1", "b = 2  # typed"]
+    assert await pages[0].evaluate(SOURCES) == [f"{sources[0]}, mine", *sources[1:]]
+    theirs = [*sources[:2], f"{sources[2]}, mine", *sources[3:]]
+    assert await pages[1].evaluate(SOURCES) == theirs
     for page in pages:
         await nothing_asked(page)
+    await pages[1].context.close()
+    # The server notices a moment later that the page has gone.
+    async with asyncio.timeout(DEADLINE / 1000):
+        while (await answered(lab, "read_notebook", notebook=PATH))[0] == 409:
+            pass
 
 
 async def changes_the_same(lab: Lab, sources: list[str]) -> list[str]:
-    """Where a person and a program changed the same, an agent gets an error and the person is asked."""
+    """Where a person and a program changed the first cell, an agent gets an error and the person is asked."""
     file, page = lab.server.root / PATH, lab.page
-    await opens(page, PATH)
-    await page.wait_for_function(HAS, arg=sources)
-    await types(page, 0, ", twice")
     file.write_text(file.read_text().replace("a = 1  # typed", "a = 9"))
     refused = await call(lab, "insert_cell", 500, notebook=PATH, source="c = 3")
     assert refused["error"]["code"] == "save_failed"
@@ -238,7 +223,7 @@ async def changes_the_same(lab: Lab, sources: list[str]) -> list[str]:
     dialog = page.locator(DIALOG, has_text="File Changed")
     await dialog.wait_for()
     # However long that stands, nobody waits for it.
-    assert ", twice" in (await call(lab, "read_notebook", notebook=PATH))["text"]
+    assert ", mine" in (await call(lab, "read_notebook", notebook=PATH))["text"]
     await call(lab, "insert_cell", 500, notebook=PATH, source="c = 3")
     await dialog.get_by_role("button", name="Revert").click()
     await page.wait_for_function(HAS, arg=["a = 9", *sources[1:]])

@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import OpenLab
 from tests.browser.lab import Lab, write_notebook
 from tests.browser.open_notebook import HAS, SHOWS, call, has_run, save, saved, types
 from tests.browser.pictures import picture
 from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
-
-CONFIG = """
-c.ServerApp.jpserver_extensions.update({"notebook": True, "notebook_shim": True})
-c.JupyterNotebookApp.expose_app_in_browser = True
-"""
-
 
 # It says that it has started before every plug-in has.
 READY = "() => window.jupyterapp?.commands.hasCommand('tk-ai:show-panel') === true"
@@ -36,9 +29,8 @@ async def opened(lab: Lab, path: str) -> Page:
 
 @pytest.mark.proves("ext:notebook7")
 async def test_the_chat_works_next_to_the_file_browser_and_in_the_open_notebook(
-    open_lab: OpenLab, model: ScriptedModel
+    lab: Lab, model: ScriptedModel
 ) -> None:
-    lab = await open_lab(model, config=CONFIG)
     await answers_about_files(lab, model)
     write_notebook(lab.server.root / "n.ipynb", "a = 1", "b = 2")
     await opened(lab, "n.ipynb")
