@@ -15,7 +15,7 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
-from tk_ai_extension.kernels.execution_stack import find_execution_stack
+from tk_ai_extension.kernels.kernel_service import find_execution_stack
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.tools.registry import Registry, Result, ToolContext
 from tk_ai_extension.workspace.workspace import Workspace

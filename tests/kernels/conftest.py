@@ -29,9 +29,12 @@ from tests.servers import start_server
 from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.execution_stack import find_execution_stack
 from tk_ai_extension.kernels.gateway import kernels_of
-from tk_ai_extension.kernels.kernel_service import READY_TIMEOUT, KernelService
+from tk_ai_extension.kernels.kernel_service import (
+    READY_TIMEOUT,
+    KernelService,
+    find_execution_stack,
+)
 from tk_ai_extension.kernels.provisioner import provision_kernels
 from tk_ai_extension.kernels.sandbox.sandbox import Sandbox, probe
 

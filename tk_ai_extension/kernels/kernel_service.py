@@ -17,7 +17,6 @@ from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
 from tk_ai_extension.kernels.environment import inherited_environment
-from tk_ai_extension.kernels.execution_stack import wait_for_turn
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
@@ -53,6 +52,13 @@ CLOSE_TIMEOUT = 3.0
 
 RECONNECT_INTERVAL = 20
 """Milliseconds between attempts to connect; short, so that a starting kernel is connected at once."""
+
+
+IDLE_LIMIT = 0.5
+"""Seconds for which a kernel may be idle while an ExecutionStack has requests; then it is stuck."""
+
+NEXT_STEP = 0.01
+"""Seconds in which the stack notes the end of a request after the kernel is idle."""
 
 
 class KernelService:
@@ -178,7 +184,7 @@ class KernelService:
             kernel = self._kernel(kernel_id)
             connection = await self._connect(kernel)
             if self._stack is not None:
-                await wait_for_turn(self._stack, kernel)
+                await _wait_for_turn(self._stack, kernel)
                 connection = await self._connect(kernel)
             run = self._run(kernel, request)
             try:
@@ -463,3 +469,31 @@ class KernelService:
     def _emit(self, event: KernelEvent) -> None:
         for listener in list(self._listeners):  # a listener may change the subscriptions
             listener(event)
+
+
+def find_execution_stack(extension_manager: Any) -> Any:
+    """Return a Jupyter Server's ExecutionStack, or None if jupyter_server_nbmodel is not enabled.
+
+    Args:
+        extension_manager: The server's extension manager, with its extensions loaded.
+    """
+    apps: Any = extension_manager.extension_apps.get("jupyter_server_nbmodel") or ()
+    return next((getattr(app, "_Extension__execution_stack", None) for app in apps), None)
+
+
+async def _wait_for_turn(stack: Any, kernel: Kernel) -> None:
+    """Wait until the kernel has run what an ExecutionStack had for it, or the stack is stuck."""
+    ahead = _pending(stack, kernel.id)
+    while ahead := ahead & _pending(stack, kernel.id):
+        kernel.changed.clear()
+        try:
+            async with asyncio.timeout(None if kernel.state == "busy" else IDLE_LIMIT):
+                await kernel.changed.wait()
+        except TimeoutError:
+            log.warning("The execution stack is stuck: not waiting for %s", ahead)
+            return
+        await asyncio.sleep(NEXT_STEP)
+
+
+def _pending(stack: Any, kernel_id: str) -> set[str]:
+    return {each["request_id"] for each in stack.pending(kernel_id)}

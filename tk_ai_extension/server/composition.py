@@ -12,9 +12,9 @@ from tk_ai_extension.agent.acp.backend import known_agents
 from tk_ai_extension.agent.claude.model_connections import ProviderSelector
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
-from tk_ai_extension.kernels.execution_stack import find_execution_stack
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.jupyter_sessions import JupyterSessions
+from tk_ai_extension.kernels.kernel_service import find_execution_stack
 from tk_ai_extension.model.callers import CallerNotices, Mode
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.browser_pages import BrowserPages
