@@ -34,7 +34,7 @@ def cost(tool: str, cells: int, *calls: int, transactions: float) -> Cost:
     return Cost(tool, cells, dict(zip(get_args(Documents), calls, strict=True)), transactions)
 
 
-MAX_MODULES = 33
+MAX_MODULES = 31
 """Modules of the package that `execute_cell` may pass, in addition to values and errors (`model`)."""
 
 COSTS = (

@@ -30,9 +30,9 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import notebook_json
-from tk_ai_extension.notebooks.collaboration_rooms import CollaborationRooms
 from tk_ai_extension.notebooks.document import Make, NotebookText
 from tk_ai_extension.notebooks.in_memory import StoredNotebook, keyed, read_notebook
+from tk_ai_extension.notebooks.jupyter_saves import CollaborationRooms
 
 _TRIES = 5
 

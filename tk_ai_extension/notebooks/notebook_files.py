@@ -45,7 +45,7 @@ from tk_ai_extension.notebooks.document import Make, NotebookText
 from tk_ai_extension.notebooks.in_memory import StoredNotebook, read_notebook
 
 if TYPE_CHECKING:
-    from tk_ai_extension.notebooks.save_hooks import SaveHooks
+    from tk_ai_extension.notebooks.jupyter_saves import SaveHooks
 
 MAX_BYTES = 1 << 30
 """Maximum bytes of a file that is read: a sparse file of any size costs nothing to create."""

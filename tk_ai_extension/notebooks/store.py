@@ -175,7 +175,7 @@ def _stored_notebooks(
         return NotebookFiles(root, None, linked)
     # Imported late: these need Jupyter Server, which a plain folder does not.
     from tk_ai_extension.notebooks.contents_manager import ContentsManagerStore
-    from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
+    from tk_ai_extension.notebooks.jupyter_saves import SaveHooks, is_on_files
 
     if is_on_files(contents_manager):
         return NotebookFiles(root, SaveHooks(contents_manager), linked)

@@ -18,7 +18,7 @@ from tk_ai_extension.kernels.kernel_service import find_execution_stack
 from tk_ai_extension.model.callers import CallerNotices, Mode
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.browser_pages import BrowserPages
-from tk_ai_extension.notebooks.save_hooks import SaveHooks, is_on_files
+from tk_ai_extension.notebooks.jupyter_saves import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.store import NotebookStore
 from tk_ai_extension.server.contents_files import ContentsFiles
 from tk_ai_extension.server.services import (

@@ -26,7 +26,7 @@ from tk_ai_extension.model.paths import contain, folder_path
 from tk_ai_extension.notebooks.notebook_files import FileChanged, Folder, folder_below, typed_errors
 
 if TYPE_CHECKING:
-    from tk_ai_extension.notebooks.save_hooks import SaveHooks
+    from tk_ai_extension.notebooks.jupyter_saves import SaveHooks
 
 MAX_BYTES = 20_000_000
 """Maximum bytes of a text file; larger ones are read by code in a kernel."""
