@@ -39,9 +39,11 @@ from tests.limits import limit
 
 PYTHONPATH = os.environ.get("PYTHONPATH")
 
+SCENES = 300
+"""Timeout of a test with a browser, in seconds: it has several scenes, and CI may be slow."""
+
 COLLABORATION = {
-    *("test_collaboration", "test_concurrent_editing", "test_one_kernel", "test_outputs"),
-    *("test_page_runs", "test_two_browsers"),
+    *("test_collaboration", "test_concurrent_editing", "test_one_kernel", "test_page_runs"),
 }
 """The modules with a browser that open shared notebooks."""
 
@@ -60,6 +62,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limits how long tests wait, and begins with those of a browser, which take longest."""
     items.sort(key=lambda item: "browser" not in item.path.parts)
     for item in items:
+        if "browser" in item.path.parts:  # the closest mark counts: this one is not that of a test
+            item.add_marker(pytest.mark.timeout(SCENES), append=True)
         limit(item)
 
 

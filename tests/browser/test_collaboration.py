@@ -24,7 +24,6 @@ from tests.support.scripted_model import Answer, Held, ScriptedModel, ToolUse
 
 
 @BOTH
-@pytest.mark.timeout(300)
 @pytest.mark.proves("ext:rtc", "ext:panel", "fault:concurrent-edit", "fault:tab-lost")
 async def test_a_person_and_claude_work_in_one_notebook_and_each_undoes_their_own(
     open_lab: OpenLab, model: ScriptedModel, collaboration: bool

@@ -138,7 +138,6 @@ async def both_see(lab: Lab, pages: list[Page], others: list[str]) -> list[str]:
     return sources
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit", "fault:tab-lost", "doc:untouched-bytes")
 async def test_a_person_and_an_agent_lose_nothing_in_one_file(open_lab: OpenLab) -> None:
     lab = await open_lab()
@@ -261,7 +260,6 @@ async def goes_offline(lab: Lab, network: Network, frames: Frames, sources: list
     assert await page.get_by_text("File Changed").count() == 0
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.proves("ext:rtc", "fault:concurrent-edit", "fault:tab-lost")
 async def test_people_and_an_agent_lose_nothing_in_a_shared_document(open_lab: OpenLab) -> None:
     lab = await open_lab(collaboration=True)

@@ -67,7 +67,6 @@ class Keys:
         await self.press("Enter")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.proves("ext:panel")
 async def test_everything_is_done_by_the_keyboard_alone(
     open_lab: OpenLab, model: ScriptedModel
