@@ -72,7 +72,7 @@ def pytest_runtest_makereport(
 def checked_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse async predicates, of which Playwright takes the promise for a true value.
 
-    Where a predicate stays false, the error lists the cells of the page.
+    Where a predicate stays false, the error lists the kernel and cells of the page, or its text.
     """
     wait: Any = Page.wait_for_function
 
@@ -83,7 +83,7 @@ def checked_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
             return await wait(page, expression, **{"polling": POLLING, **options})
         except PlaywrightTimeout as error:
             with suppress(PlaywrightError):
-                error.add_note(f"The page's cells: {await page.evaluate(CELLS)}")
+                error.add_note(f"The page: {await page.evaluate(CELLS)}")
             raise
 
     monkeypatch.setattr(Page, "wait_for_function", checked)

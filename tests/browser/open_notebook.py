@@ -28,11 +28,17 @@ SOURCES = """
 """
 CELLS = """
 () => {
-  const { model, widgets } = window.jupyterapp.shell.currentWidget.content;
-  return model.sharedModel.cells.map((cell, index) => {
+  const { content, context } = window.jupyterapp?.shell.currentWidget ?? {};
+  if (!content?.model?.sharedModel?.cells) {
+    return document.body.innerText.slice(0, 1000);
+  }
+  const { model, widgets } = content;
+  const kernel = context.sessionContext.session?.kernel?.connectionStatus ?? 'no kernel';
+  const cells = model.sharedModel.cells.map((cell, index) => {
     const shown = widgets[index]?.node.querySelector('.jp-OutputArea')?.textContent ?? null;
     return JSON.stringify({ ...cell.toJSON(), shown }).slice(0, 1000);
   });
+  return [kernel, ...cells];
 }
 """
 FOCUSED = "() => window.jupyterapp.shell.currentWidget.content.activeCell.editor.hasFocus()"
