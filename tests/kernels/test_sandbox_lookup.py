@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.cli.project import Project
+from tk_ai_extension.cli.project_folder import Project
 
 
 @pytest.mark.parametrize(

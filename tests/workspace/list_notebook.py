@@ -8,7 +8,7 @@ from tk_ai_extension.model.cell_operations import Change, Operation, expecting
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.outputs import summarise
-from tk_ai_extension.notebooks.transactions import EditTransaction
+from tk_ai_extension.notebooks.computed_edits import ComputedEdit
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import (
     UndoPlan,
@@ -65,11 +65,11 @@ class ListNotebook:
         changes = [change for one in entries for change in one.changes]
         return plan_undo(entries, self.snapshot(), self.compared(changes))
 
-    def draft(self) -> EditTransaction:
+    def draft(self) -> ComputedEdit:
         """A draft of a list of operations, which is worked out one by one."""
-        return EditTransaction(self.snapshot(), self.cells.__getitem__)
+        return ComputedEdit(self.snapshot(), self.cells.__getitem__)
 
-    def take(self, draft: EditTransaction) -> list[Change]:
+    def take(self, draft: ComputedEdit) -> list[Change]:
         """Carries out what a draft says, and returns what each of its operations did."""
         self.cells = contents(self, draft)
         return draft.changes
@@ -81,7 +81,7 @@ class ListNotebook:
         return self.take(draft)
 
 
-def contents(notebook: ListNotebook, draft: EditTransaction) -> list[CellContent]:
+def contents(notebook: ListNotebook, draft: ComputedEdit) -> list[CellContent]:
     """The cells as a draft of a notebook leaves them."""
     return [
         draft.contents[slot] if slot in draft.contents else notebook.cells[slot]
@@ -89,7 +89,7 @@ def contents(notebook: ListNotebook, draft: EditTransaction) -> list[CellContent
     ]
 
 
-def names(notebook: ListNotebook, draft: EditTransaction) -> list[str | None]:
+def names(notebook: ListNotebook, draft: ComputedEdit) -> list[str | None]:
     """What the next operation of a draft calls the cells, in order; None for a nameless new one."""
     keys = cell_keys([cell.id for cell in notebook.cells])
     return [draft.contents[slot].id if slot < 0 else keys[slot] for slot in draft.order]

@@ -14,7 +14,7 @@ from tk_ai_extension.cli.command_context import (
     write_err,
 )
 from tk_ai_extension.cli.parsing import STDIN, add_notebook
-from tk_ai_extension.cli.project import CommandError
+from tk_ai_extension.cli.project_folder import CommandError
 from tk_ai_extension.cli.servers import API, Server, ServerUnreachable, ToolFailed
 
 TYPE_CHECKING = False

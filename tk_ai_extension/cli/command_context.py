@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from tk_ai_extension.cli.project import CommandError, Project
+from tk_ai_extension.cli.project_folder import CommandError, Project
 from tk_ai_extension.cli.servers import Server, ToolFailed, is_inside, server_of, start_server
 
 TYPE_CHECKING = False

@@ -19,7 +19,7 @@ from tk_ai_extension.cli.parsing import (
     json_of,
     signature,
 )
-from tk_ai_extension.cli.project import KERNELS, CommandError
+from tk_ai_extension.cli.project_folder import KERNELS, CommandError
 from tk_ai_extension.cli.servers import (
     API,
     Server,

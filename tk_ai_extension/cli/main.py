@@ -17,7 +17,7 @@ from tk_ai_extension.cli.command_context import (
 )
 from tk_ai_extension.cli.commands import COMMANDS, commands_of, tool_call, tools_of
 from tk_ai_extension.cli.parsing import GROUPS, first_sentence, in_command, signature, tool_parser
-from tk_ai_extension.cli.project import CommandError, Project
+from tk_ai_extension.cli.project_folder import CommandError, Project
 from tk_ai_extension.cli.servers import ToolFailed
 
 TYPE_CHECKING = False

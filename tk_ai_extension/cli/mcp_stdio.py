@@ -33,7 +33,7 @@ from mcp_types import (
 )
 
 from tk_ai_extension.cli.command_context import OK, CommandContext
-from tk_ai_extension.cli.project import CommandError
+from tk_ai_extension.cli.project_folder import CommandError
 from tk_ai_extension.cli.servers import API, Server, ToolFailed
 from tk_ai_extension.mcp import MODE
 

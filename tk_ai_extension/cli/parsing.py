@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 
-from tk_ai_extension.cli.project import CommandError
+from tk_ai_extension.cli.project_folder import CommandError
 from tk_ai_extension.tools.glossary import meaning
 
 TYPE_CHECKING = False

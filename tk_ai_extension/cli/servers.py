@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from jupyter_core.paths import jupyter_runtime_dir
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.cli.project import CommandError, Project
+from tk_ai_extension.cli.project_folder import CommandError, Project
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, InvalidNotebook, NotReadable, SaveFailed
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import notebook_json
+from tk_ai_extension.notebooks.computed_edits import ComputedEdit, LoadedNotebook
 from tk_ai_extension.notebooks.in_memory import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
@@ -34,7 +35,6 @@ from tk_ai_extension.notebooks.running_outputs import (
     StoredOutputSink,
     relocate_runs,
 )
-from tk_ai_extension.notebooks.transactions import EditTransaction, LoadedNotebook
 
 MAX_RAW = 64_000_000
 """Maximum bytes of a notebook that is returned as one JSON value, which takes ten times the memory."""
@@ -377,7 +377,7 @@ class StoredDocument(NotebookDocument):
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> AppliedOperations:  # noqa: ARG002
         """See `NotebookDocument.attempt`; retried while other programs write the file."""
-        made: list[tuple[EditTransaction, list[tuple[RunningOutputs, int]]]] = []
+        made: list[tuple[ComputedEdit, list[tuple[RunningOutputs, int]]]] = []
 
         def make(notebook: StoredNotebook) -> StoredNotebook:
             pulled = self._pulled(notebook)

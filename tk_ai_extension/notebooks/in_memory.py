@@ -157,7 +157,7 @@ class StoredNotebook:
         """Return the notebook after an edit; the same object if nothing changes.
 
         Args:
-            order: The cells in their new order (`EditTransaction.runs`).
+            order: The cells in their new order (`ComputedEdit.runs`).
             contents: The new and the changed cells.
         """
         bodies: dict[int, EncodedCell] = {}

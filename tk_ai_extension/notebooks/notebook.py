@@ -25,8 +25,8 @@ from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import DELETED, moved
 from tk_ai_extension.notebooks import notebook_json
+from tk_ai_extension.notebooks.computed_edits import LoadedNotebook
 from tk_ai_extension.notebooks.running_outputs import CellOutputWriter, OutputSaver, RunningOutputs
-from tk_ai_extension.notebooks.transactions import LoadedNotebook
 
 _log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from tk_ai_extension.model.outputs import (
     summarise,
 )
 from tk_ai_extension.model.strict_json import encodable, encodable_text
-from tk_ai_extension.notebooks.transactions import EditTransaction
+from tk_ai_extension.notebooks.computed_edits import ComputedEdit
 
 _log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class RunningOutputs:
 
 
 def relocate_runs(
-    edit: EditTransaction, running: Sequence[tuple[RunningOutputs, int]], after: Snapshot
+    edit: ComputedEdit, running: Sequence[tuple[RunningOutputs, int]], after: Snapshot
 ) -> None:
     """Update running cells after an edit: their keys, and whether their outputs were cleared.
 

@@ -24,6 +24,13 @@ from tk_ai_extension.model.outputs import (
 from tk_ai_extension.model.strict_json import encodable
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.browser_pages import BrowserPages, Tab, TabGone, Write
+from tk_ai_extension.notebooks.computed_edits import (
+    ComputedEdit,
+    LoadedNotebook,
+    inverse,
+    step,
+    utf16,
+)
 from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
 from tk_ai_extension.notebooks.in_memory import TabReplica
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
@@ -33,13 +40,6 @@ from tk_ai_extension.notebooks.running_outputs import (
     RunningCell,
     RunningOutputs,
     SinkGone,
-)
-from tk_ai_extension.notebooks.transactions import (
-    EditTransaction,
-    LoadedNotebook,
-    inverse,
-    step,
-    utf16,
 )
 
 ROOM_SAVE = 10.0
@@ -289,7 +289,7 @@ class TabEdit:
         tabs: BrowserPages,
         tab: Tab,
         kept: StoredDocument,
-        edit: EditTransaction,
+        edit: ComputedEdit,
         before: Snapshot,
     ) -> None:
         self.edit = edit

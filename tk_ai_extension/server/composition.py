@@ -28,10 +28,10 @@ from tk_ai_extension.server.services import (
     emit_event,
 )
 from tk_ai_extension.workspace.artifacts import Artifacts
+from tk_ai_extension.workspace.data_folder import root_data_folder, root_data_path
 from tk_ai_extension.workspace.files import Files, FolderFiles
 from tk_ai_extension.workspace.journal import Journal
 from tk_ai_extension.workspace.permissions import PermissionPolicy
-from tk_ai_extension.workspace.state_folder import state_folder, state_path
 from tk_ai_extension.workspace.workspace import CallLimits, Workspace
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def state_of(data_dir: str, root: Path | None) -> Path:
     If it cannot be created, changes fail with `StateUnavailable`, and reading still works.
     """
     try:
-        return state_folder(Path(data_dir), root)
+        return root_data_folder(Path(data_dir), root)
     except OSError as error:
         logger.warning(
             "%s cannot be used (%s): changes and chats are refused until it can. "
@@ -153,7 +153,7 @@ def state_of(data_dir: str, root: Path | None) -> Path:
             data_dir,
             error.strerror,
         )
-        return state_path(Path(data_dir), root)
+        return root_data_path(Path(data_dir), root)
 
 
 def root_of(contents: Any) -> Path | None:

@@ -21,13 +21,13 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from traitlets import Unicode
 from traitlets.config import Config
 
-from tk_ai_extension.cli.project import KERNELS, CommandError, Project
+from tk_ai_extension.cli.project_folder import KERNELS, CommandError, Project
 from tk_ai_extension.cli.servers import LISTENS
 from tk_ai_extension.kernels.sandbox.provisioner import confine, private_folder
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.model.private_files import make_private
 from tk_ai_extension.server.project_services import LabMissing, ProjectServices
-from tk_ai_extension.workspace.state_folder import state_folder
+from tk_ai_extension.workspace.data_folder import root_data_folder
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.app import TkAIExtensionApp
@@ -97,7 +97,7 @@ class ProjectServerApp(ServerApp):
         extension: TkAIExtensionApp = points["tk_ai_extension"].app
         data = Path(extension.data_dir)
         try:
-            state_folder(data, Path(self.project.root))
+            root_data_folder(data, Path(self.project.root))
         except OSError as error:
             raise CommandError(
                 f"{data} cannot be written ({error.strerror}); it stores the history of changes. "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_core.paths import jupyter_runtime_dir
 
-from tk_ai_extension.cli.project import KERNELS, SETTINGS, CommandError, Project
+from tk_ai_extension.cli.project_folder import KERNELS, SETTINGS, CommandError, Project
 from tk_ai_extension.cli.servers import own_server
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.kernels.sandbox.sandbox import Sandbox, find_sandbox
@@ -24,7 +24,7 @@ from tk_ai_extension.model.errors import (
     save_error,
 )
 from tk_ai_extension.model.private_files import write_private
-from tk_ai_extension.workspace.state_folder import default_data_folder
+from tk_ai_extension.workspace.data_folder import default_data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

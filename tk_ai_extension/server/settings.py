@@ -19,7 +19,7 @@ from traitlets import (
 )
 
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.workspace.state_folder import default_data_folder
+from tk_ai_extension.workspace.data_folder import default_data_folder
 
 
 class ExtensionSettings(HasTraits):

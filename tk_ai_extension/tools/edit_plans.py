@@ -33,8 +33,8 @@ from tk_ai_extension.model.proposals import (
     marked,
 )
 from tk_ai_extension.model.remote_references import remote_references
+from tk_ai_extension.notebooks.computed_edits import ComputedEdit
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.transactions import EditTransaction
 from tk_ai_extension.tools.parameter_types import CellKind
 from tk_ai_extension.tools.registry import Result, ToolContext
 from tk_ai_extension.workspace import editing
@@ -126,7 +126,7 @@ class EditPlan:
         Raises:
             Conflict, CellNotFound, InvalidArguments, InvalidNotebook: An operation cannot be applied.
         """
-        transaction = EditTransaction(self.snapshot, self._content)
+        transaction = ComputedEdit(self.snapshot, self._content)
         # Outputs are compared when the edit is applied: the snapshot has none.
         transaction.apply(
             [

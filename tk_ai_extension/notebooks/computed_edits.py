@@ -1,6 +1,6 @@
-"""Edit transactions: the effect of operations, computed before anything is changed.
+"""Computed edits: the effect of operations, computed before anything is changed.
 
-An `EditTransaction` applies a list of operations to a snapshot and checks every expectation. The result
+A `ComputedEdit` applies a list of operations to a snapshot and checks every expectation. The result
 is the new order of the cells, the content of the changed ones, and the change of each operation. Every
 backend applies these, so that operations mean the same in all of them.
 """
@@ -41,7 +41,7 @@ MAX_WITNESSES = 8
 """Maximum cells that a deletion names so that undo recognises the notebook."""
 
 
-class EditTransaction:
+class ComputedEdit:
     """The effect of a list of operations on a notebook.
 
     Args:
@@ -373,13 +373,13 @@ class LoadedNotebook:
     raw: Callable[[], Json]
     as_lines: bool = False
 
-    def edited(self, operations: Sequence[Operation]) -> EditTransaction:
+    def edited(self, operations: Sequence[Operation]) -> ComputedEdit:
         """Return the edit transaction of operations on it.
 
         Raises:
             Conflict, CellNotFound, InvalidArguments, InvalidNotebook.
         """
-        edit = EditTransaction(self.snapshot, self.content)
+        edit = ComputedEdit(self.snapshot, self.content)
         edit.apply(operations)
         return edit
 

@@ -13,7 +13,7 @@ def default_data_folder() -> Path:
     return Path(jupyter_data_dir()) / "tk-ai-extension"
 
 
-def state_path(data: Path, root: Path | None) -> Path:
+def root_data_path(data: Path, root: Path | None) -> Path:
     """Return the folder of a root's journal and artifacts, which may not exist.
 
     Roots have separate folders, because their notebooks may have the same paths. A server and the
@@ -23,8 +23,8 @@ def state_path(data: Path, root: Path | None) -> Path:
     return data / name
 
 
-def state_folder(data: Path, root: Path | None) -> Path:
-    """Create the folder of `state_path` with mode 0700, and return it.
+def root_data_folder(data: Path, root: Path | None) -> Path:
+    """Create the folder of `root_data_path` with mode 0700, and return it.
 
     Raises:
         OSError: It cannot be created, or its mode cannot be set.
@@ -32,7 +32,7 @@ def state_folder(data: Path, root: Path | None) -> Path:
     # The start of Jupyter Server needs `default_data_folder` alone.
     from tk_ai_extension.model.private_files import make_private
 
-    folder = state_path(data, root)
+    folder = root_data_path(data, root)
     make_private(folder)
     folder.chmod(0o700)
     return folder
