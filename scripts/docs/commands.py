@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts.docs.markdown import page
-from tk_ai_extension.cli.commands import COMMANDS, commands_of
 from tk_ai_extension.cli.main import groups
 from tk_ai_extension.cli.parsing import tool_parser
+from tk_ai_extension.cli.special_commands import COMMANDS, commands_of
 from tk_ai_extension.tools.registry import Registry
 
 

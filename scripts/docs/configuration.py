@@ -30,8 +30,8 @@ BOUNDS = (
     ("workspace.files", "MAX_BYTES"),
     ("server.handlers.streaming", "MAX_STREAMS"),
     ("server.handlers.streaming", "STALLED"),
-    ("agent.chat_requests", "MAX_MESSAGE"),
-    ("agent.chat_requests", "MAX_ATTACHMENTS"),
+    ("agent.chat_message", "MAX_MESSAGE"),
+    ("agent.chat_message", "MAX_ATTACHMENTS"),
     ("agent.chat", "MAX_TURNS"),
     ("model.callers", "MAX_KEY"),
 )

@@ -21,7 +21,7 @@ FAMILIES = (
     "focus",
     "reading",
     "search",
-    "writing",
+    "write_notebook",
     "cells",
     "execution",
     "kernels",

@@ -15,7 +15,7 @@ from tests.support.chat_requests import parse_request
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend, ContentBlock, TextBlock
-from tk_ai_extension.agent.chat import ChatServices, ChatSettings
+from tk_ai_extension.agent.chat import ChatLimits, ChatServices
 from tk_ai_extension.agent.chat_store import ChatStore
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
@@ -83,7 +83,7 @@ def talk_with(
         registry=harness.registry,
         store=ChatStore(folder / "chats" / "chats.sqlite"),
         backend=backend,
-        settings=ChatSettings(**settings),
+        settings=ChatLimits(**settings),
         setup=setup or ChatSetup(),
     )
     return Talk(Chats(services), services, model or ScriptedModel())

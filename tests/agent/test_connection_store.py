@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.agent.claude.model_connections import FILE, ConnectionStore
 from tk_ai_extension.agent.claude.providers import ADDRESS, ANTHROPIC, KEYS, StoredConnection
+from tk_ai_extension.agent.claude.user_connection import FILE, ConnectionStore
 from tk_ai_extension.model.errors import ReadOnly
 from tk_ai_extension.model.private_files import PrivateFileError
 

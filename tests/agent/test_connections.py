@@ -24,9 +24,8 @@ from tests.support.scripted_model import (
     ScriptedModel,
     rate_limited,
 )
-from tk_ai_extension.agent.chat_requests import ConnectRequest
-from tk_ai_extension.agent.claude import model_connections
-from tk_ai_extension.agent.claude.model_connections import FILE, ConnectionStore, ProviderSelector
+from tk_ai_extension.agent.chat_message import ConnectRequest
+from tk_ai_extension.agent.claude import user_connection
 from tk_ai_extension.agent.claude.providers import (
     ADDRESS,
     ANTHROPIC,
@@ -35,6 +34,7 @@ from tk_ai_extension.agent.claude.providers import (
     StoredConnection,
     choose,
 )
+from tk_ai_extension.agent.claude.user_connection import FILE, ConnectionStore, ProviderSelector
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied, ToolError
 
@@ -193,7 +193,7 @@ async def test_a_key_follows_no_redirect(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_answer_ends_the_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_connections, "TIMEOUT", 0.2)
+    monkeypatch.setattr(user_connection, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(ModelFailed, match=r"0\.2 s"):

@@ -16,13 +16,13 @@ from tests.agent.conftest import WITHIN, processes, rest, talk_with
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ScriptedModel
 from tk_ai_extension.agent.claude.backend import DESCRIPTORS, ClaudeBackend
-from tk_ai_extension.agent.claude.model_connections import FILE, ConnectionStore, ProviderSelector
 from tk_ai_extension.agent.claude.providers import (
     Provider,
     ProviderSettings,
     beside_proxies,
     choose,
 )
+from tk_ai_extension.agent.claude.user_connection import FILE, ConnectionStore, ProviderSelector
 from tk_ai_extension.model.agent_errors import NoModel
 
 CANARY = "sk-ant-canary-0123456789"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tk_ai_extension.agent.claude.model_connections import parse
+from tk_ai_extension.agent.claude.user_connection import parse
 from tk_ai_extension.model.private_files import PrivateFileError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Nb
-from tk_ai_extension.cli.commands import COMMANDS, commands_of
+from tk_ai_extension.cli.special_commands import COMMANDS, commands_of
 from tk_ai_extension.tools.registry import Registry
 
 

@@ -32,7 +32,7 @@ from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.three_way_merge import merge
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.in_memory import read_notebook
+from tk_ai_extension.notebooks.parsed_notebooks import read_notebook
 
 FILES: dict[str, bytes] = forms() | {
     path.name: path.read_bytes() for path in notebooks("nbformat", "real", ".")

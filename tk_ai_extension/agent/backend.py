@@ -20,7 +20,7 @@ from tk_ai_extension.agent.chat_store import Checkpoint
 from tk_ai_extension.agent.events import EventPayload, QuestionAsked, ToolAnswered
 from tk_ai_extension.agent.launch_settings import ModelProvider
 from tk_ai_extension.agent.prompts_and_mcp_servers import McpServerConfig
-from tk_ai_extension.agent.turn import AgentAction, ReportedEdits
+from tk_ai_extension.agent.turn import ActionRequest, ReportedEdits
 from tk_ai_extension.mcp.tool_calls import describe
 from tk_ai_extension.model.agent_errors import AgentDied
 from tk_ai_extension.model.errors import ToolError
@@ -80,7 +80,7 @@ class HistoryMissing(AgentDied):
 ToolCall = Callable[[str, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
 """Carries out a call of the running turn; takes the call's id, the tool and its arguments."""
 
-Permit = Callable[[AgentAction], Awaitable[None]]
+Permit = Callable[[ActionRequest], Awaitable[None]]
 """Checks that an action of an agent may run in the running turn, and asks the person if the mode requires it.
 
 It raises CallStopped without a running turn, or if the turn ends first, and PermissionDenied if the mode

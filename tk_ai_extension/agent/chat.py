@@ -23,7 +23,7 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TurnEnded,
 )
-from tk_ai_extension.agent.chat_requests import ChatMessage, shown
+from tk_ai_extension.agent.chat_message import ChatMessage, shown
 from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, Checkpoint
 from tk_ai_extension.agent.events import (
     End,
@@ -40,7 +40,7 @@ from tk_ai_extension.agent.prompts_and_mcp_servers import (
     McpServerConfig,
     find_instructions,
 )
-from tk_ai_extension.agent.turn import AgentAction, ReportedEdits, Turn
+from tk_ai_extension.agent.turn import ActionRequest, ReportedEdits, Turn
 from tk_ai_extension.mcp.tool_calls import error_content
 from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, ModelFailed, NoModel
 from tk_ai_extension.model.background_tasks import BackgroundTasks
@@ -63,7 +63,7 @@ CLOSE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class ChatSettings:
+class ChatLimits:
     """Settings of chats; see the app's traits."""
 
     silence: float = 300.0
@@ -90,7 +90,7 @@ class ChatServices:
     registry: Registry
     store: ChatStore
     backend: AgentBackend
-    settings: ChatSettings = field(default_factory=ChatSettings)
+    settings: ChatLimits = field(default_factory=ChatLimits)
     agents: Mapping[str, AgentBackend] = field(default_factory=dict[str, AgentBackend])
     setup: ChatSetup = field(default_factory=ChatSetup)
 
@@ -489,7 +489,7 @@ class LiveChat:
         except CallStopped as stopped:
             return error_content(stopped)
 
-    async def _permit(self, action: AgentAction) -> None:
+    async def _permit(self, action: ActionRequest) -> None:
         """Check that an action of the agent may run; see `backend.Permit`."""
         turn = self._open_turn()
         await turn.run(turn.permit(action))

@@ -20,7 +20,7 @@ import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
 from tk_ai_extension.agent.chat import ChatServices, LiveChat
-from tk_ai_extension.agent.chat_requests import APPROVED, ChatMessage, ChatRequest, QuestionAnswer
+from tk_ai_extension.agent.chat_message import APPROVED, ChatMessage, ChatRequest, QuestionAnswer
 from tk_ai_extension.agent.chat_store import Chat
 from tk_ai_extension.agent.events import ChatRestored, Event, TurnDone, TurnFailed
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from tk_ai_extension.agent.backend import ContentBlock, TextBlock
-from tk_ai_extension.agent.chat_requests import (
+from tk_ai_extension.agent.chat_message import (
     Attachment,
     CellAttachment,
     ChatMessage,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 
-from tk_ai_extension.agent.chat_requests import ChatMessage
+from tk_ai_extension.agent.chat_message import ChatMessage
 from tk_ai_extension.agent.chat_store import ChatLog
 from tk_ai_extension.agent.events import (
     BlocksDiscarded,
@@ -76,7 +76,7 @@ SETTLE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class AgentAction:
+class ActionRequest:
     """An action that an agent carries out itself, once it is permitted.
 
     Attributes:
@@ -288,7 +288,7 @@ class Turn:
         if self._cancelled_call is not None:
             await self._publish_changes(self._cancelled_call)
 
-    async def permit(self, action: AgentAction) -> None:
+    async def permit(self, action: ActionRequest) -> None:
         """Check that the agent may carry out an action; see `backend.Permit`."""
         workspace, notebook = self.workspace, action.proposal.notebook or ""
         effect = _effect(workspace.files, action)
@@ -513,7 +513,7 @@ class ChatApprover:
         return None
 
 
-def _effect(files: Files, action: AgentAction) -> Effect:
+def _effect(files: Files, action: ActionRequest) -> Effect:
     """Return the effect of an action. Reading or writing outside the root counts as EXECUTE, as in a shell.
 
     Raises:
@@ -543,7 +543,7 @@ def _is_below_root(files: Files, path: str) -> bool:
     return len(PurePosixPath(inside).parts) < len(PurePosixPath(path).parts)
 
 
-async def _files(workspace: Workspace, action: AgentAction) -> dict[str, str | None]:
+async def _files(workspace: Workspace, action: ActionRequest) -> dict[str, str | None]:
     """Return the text files that an action concerns, as they are; None for one that does not exist."""
     files: dict[str, str | None] = {}
     for path in action.paths:

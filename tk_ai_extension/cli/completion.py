@@ -10,9 +10,9 @@ import argcomplete
 from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
 from tk_ai_extension.cli.command_context import CommandContext
-from tk_ai_extension.cli.commands import COMMANDS, commands_of, tools_of
-from tk_ai_extension.cli.offline import stored_notebook
+from tk_ai_extension.cli.offline_reading import stored_notebook
 from tk_ai_extension.cli.parsing import NotebookArgument, add_tool_arguments
+from tk_ai_extension.cli.special_commands import COMMANDS, commands_of, tools_of
 from tk_ai_extension.model.errors import ToolError
 
 

@@ -15,10 +15,10 @@ from tk_ai_extension.cli.command_context import (
     write,
     write_err,
 )
-from tk_ai_extension.cli.commands import COMMANDS, commands_of, tool_call, tools_of
 from tk_ai_extension.cli.parsing import GROUPS, first_sentence, in_command, signature, tool_parser
 from tk_ai_extension.cli.project_folder import CommandError, Project
 from tk_ai_extension.cli.servers import ToolFailed
+from tk_ai_extension.cli.special_commands import COMMANDS, commands_of, tool_call, tools_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _run(context: CommandContext, argv: list[str]) -> int:
     tools: list[dict[str, Any]] = []
     try:
         if name in OFFLINE and "--help" not in rest:
-            from tk_ai_extension.cli.offline import read_offline
+            from tk_ai_extension.cli.offline_reading import read_offline
 
             done = read_offline(context, name, rest)
             if done is not None:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tk_ai_extension.model.json_values import Json
-    from tk_ai_extension.notebooks.in_memory import TabReplica
     from tk_ai_extension.notebooks.notebook import Notebook, Notebooks
+    from tk_ai_extension.notebooks.parsed_notebooks import TabReplica
     from tk_ai_extension.notebooks.running_outputs import Throttle
 
 _log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class Tab:
 
     def __init__(self, page: BrowserPage, name: str, notebook: Notebook) -> None:
         # Imported late: a server starts with this module, mostly without a page.
-        from tk_ai_extension.notebooks.in_memory import TabReplica
+        from tk_ai_extension.notebooks.parsed_notebooks import TabReplica
 
         self.name = name
         self.page = page

@@ -21,16 +21,16 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, InvalidNotebook, NotReadable, SaveFailed
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import notebook_json
-from tk_ai_extension.notebooks.computed_edits import ComputedEdit, LoadedNotebook
-from tk_ai_extension.notebooks.in_memory import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
+from tk_ai_extension.notebooks.operation_effects import ComputedEdit, LoadedNotebook
+from tk_ai_extension.notebooks.parsed_notebooks import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.running_outputs import (
+    CellLocation,
     CellOutputWriter,
     Find,
     OutputSaver,
     OutputSink,
-    RunningCell,
     RunningOutputs,
     StoredOutputSink,
     relocate_runs,
@@ -177,7 +177,7 @@ class NotebookDocument(ABC):
         """
 
     @abstractmethod
-    async def locate(self, find: Find) -> RunningCell:
+    async def locate(self, find: Find) -> CellLocation:
         """Return the cell that runs or is about to run, and the sink where the notebook is now.
 
         Raises:
@@ -323,12 +323,12 @@ class StoredDocument(NotebookDocument):
         """See `NotebookDocument.read`; an unchanged file is not opened."""
         return self.notebook.shown(await self.stored())
 
-    async def locate(self, find: Find) -> RunningCell:
+    async def locate(self, find: Find) -> CellLocation:
         """See `NotebookDocument.locate`."""
         snapshot = await self.stored()
         if (cell := find(snapshot)) is None:
             raise CellNotFound(f"A running cell of {snapshot.path} was deleted.")
-        return RunningCell(snapshot, cell, self._sink())
+        return CellLocation(snapshot, cell, self._sink())
 
     def _sink(self) -> StoredOutputSink:
         """Return the sink for a running cell."""

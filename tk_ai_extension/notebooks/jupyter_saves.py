@@ -21,7 +21,7 @@ from tornado.web import HTTPError
 
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.notebooks.in_memory import StoredNotebook, read_notebook
+from tk_ai_extension.notebooks.parsed_notebooks import StoredNotebook, read_notebook
 
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager

@@ -42,7 +42,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import Make, NotebookText
-from tk_ai_extension.notebooks.in_memory import StoredNotebook, read_notebook
+from tk_ai_extension.notebooks.parsed_notebooks import StoredNotebook, read_notebook
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.jupyter_saves import SaveHooks

@@ -38,7 +38,7 @@ from tk_ai_extension.model.outputs import (
     summarise,
 )
 from tk_ai_extension.model.strict_json import encodable, encodable_text
-from tk_ai_extension.notebooks.computed_edits import ComputedEdit
+from tk_ai_extension.notebooks.operation_effects import ComputedEdit
 
 _log = logging.getLogger(__name__)
 
@@ -550,7 +550,7 @@ class StoredOutputSink(OutputSink):
 
 
 @dataclass(frozen=True, slots=True)
-class RunningCell:
+class CellLocation:
     """A running cell, located where its notebook is.
 
     Attributes:
@@ -572,7 +572,7 @@ class CellLocator(Protocol):
         """The notebook's present path."""
         ...
 
-    async def locate(self, find: Find) -> RunningCell:
+    async def locate(self, find: Find) -> CellLocation:
         """Return the running cell, and the sink where the notebook is now."""
         ...
 
@@ -605,7 +605,7 @@ class CellOutputWriter:
     def __init__(
         self,
         document: CellLocator,
-        located: RunningCell,
+        located: CellLocation,
         writers: list[CellOutputWriter],
         tasks: BackgroundTasks,
     ) -> None:

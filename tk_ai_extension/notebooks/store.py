@@ -18,7 +18,7 @@ from tk_ai_extension.notebooks.tab_document import TabDocument
 if TYPE_CHECKING:
     from jupyter_server.services.contents.manager import ContentsManager
 
-    from tk_ai_extension.notebooks.contents_manager import ContentsManagerStore
+    from tk_ai_extension.notebooks.contents_manager_notebooks import ContentsManagerStore
 
 _log = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ def _stored_notebooks(
     if contents_manager is None:
         return NotebookFiles(root, None, linked)
     # Imported late: these need Jupyter Server, which a plain folder does not.
-    from tk_ai_extension.notebooks.contents_manager import ContentsManagerStore
+    from tk_ai_extension.notebooks.contents_manager_notebooks import ContentsManagerStore
     from tk_ai_extension.notebooks.jupyter_saves import SaveHooks, is_on_files
 
     if is_on_files(contents_manager):

@@ -24,20 +24,20 @@ from tk_ai_extension.model.outputs import (
 from tk_ai_extension.model.strict_json import encodable
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.browser_pages import BrowserPages, Tab, TabGone, Write
-from tk_ai_extension.notebooks.computed_edits import (
+from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
+from tk_ai_extension.notebooks.notebook_json import new_cell_id
+from tk_ai_extension.notebooks.operation_effects import (
     ComputedEdit,
     LoadedNotebook,
     inverse,
     step,
     utf16,
 )
-from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
-from tk_ai_extension.notebooks.in_memory import TabReplica
-from tk_ai_extension.notebooks.notebook_json import new_cell_id
+from tk_ai_extension.notebooks.parsed_notebooks import TabReplica
 from tk_ai_extension.notebooks.running_outputs import (
+    CellLocation,
     Find,
     OutputSink,
-    RunningCell,
     RunningOutputs,
     SinkGone,
 )
@@ -246,15 +246,15 @@ class TabDocument(NotebookDocument):
 
     # --- for running cells
 
-    async def locate(self, find: Find) -> RunningCell:
+    async def locate(self, find: Find) -> CellLocation:
         """See `NotebookDocument.locate`."""
 
-        def in_tab(tab: Tab, replica: TabReplica) -> RunningCell:
+        def in_tab(tab: Tab, replica: TabReplica) -> CellLocation:
             snapshot = replica.snapshot(self.path)
             cell = find(snapshot)
             known = None if cell is None else replica.ids[snapshot.index(cell)]
             sink = TabSink(self._tabs, tab, known, self._kept.write_left)
-            return RunningCell(snapshot, cell, sink)
+            return CellLocation(snapshot, cell, sink)
 
         return await self._query(partial(self._kept.locate, find), in_tab, runs=True)
 

@@ -19,7 +19,7 @@ from tk_ai_extension.notebooks.browser_pages import BrowserPages
 from tk_ai_extension.server.handlers.base_handler import SETTINGS_KEY
 from tk_ai_extension.server.handlers.page_websocket import CHANNELS_KEY, SOCKETS, TABS_KEY
 from tk_ai_extension.server.handlers.routes import ROUTES
-from tk_ai_extension.server.page_runs import CONNECTION, PageRuns, followed
+from tk_ai_extension.server.page_runs import CONNECTION, PageRunKeeper, followed
 from tk_ai_extension.server.process_privacy import hide_process
 from tk_ai_extension.server.services import (
     JupyterManagers,
@@ -94,7 +94,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         self._tabs = self.settings[TABS_KEY] = BrowserPages(Path(root) if root else None)
         self.settings[CHANNELS_KEY] = set()
         self.settings[SETTINGS_KEY] = self.services
-        self._page_runs = PageRuns(self.services, self._tabs)
+        self._page_runs = PageRunKeeper(self.services, self._tabs)
         if self.keep_page_runs:
             self.settings[CONNECTION] = followed(self.settings[CONNECTION], self._page_runs)
         self._activity = LastActivityReporter(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.acp.backend import AcpBackend
-from tk_ai_extension.agent.chat import ChatServices, ChatSettings
+from tk_ai_extension.agent.chat import ChatLimits, ChatServices
 from tk_ai_extension.agent.chat_store import ChatStore
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
-from tk_ai_extension.agent.claude.model_connections import user_folder
+from tk_ai_extension.agent.claude.user_connection import user_folder
 from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetup
 from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.server.handlers.base_handler import owner_name
@@ -36,7 +36,7 @@ def build_chats(
         registry=registry,
         store=ChatStore(state / CHATS),
         backend=ClaudeBackend(state / "claude", models.claude.provider, app.chat_cli),
-        settings=ChatSettings(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
+        settings=ChatLimits(silence=app.chat_silence, idle=app.chat_idle, max_live=app.max_chats),
         agents={
             name: AcpBackend(command, state / "acp") for name, command in models.commands.items()
         },

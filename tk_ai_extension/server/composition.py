@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tk_ai_extension.agent.acp.backend import known_agents
-from tk_ai_extension.agent.claude.model_connections import ProviderSelector
 from tk_ai_extension.agent.claude.providers import ProviderSettings
+from tk_ai_extension.agent.claude.user_connection import ProviderSelector
 from tk_ai_extension.kernels.environment import allowed, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.jupyter_sessions import JupyterSessions

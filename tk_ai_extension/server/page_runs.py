@@ -39,7 +39,7 @@ Client = tuple[str, str]
 """A kernel, and the session id of a page's connection to it, which stays when the page reconnects."""
 
 
-class PageRuns:
+class PageRunKeeper:
     """The runs of connected pages, and of pages that may reconnect.
 
     A page that reconnects in time gets from Jupyter what it has missed, and nothing is done here. Otherwise
@@ -155,8 +155,8 @@ class PageRuns:
             self._taken.get(client, set[str]()).difference_update(runs)
 
 
-def followed(configured: Any, runs: PageRuns) -> Any:
-    """Return Jupyter's class of connections with `PageRuns`; a gateway's class is returned unchanged."""
+def followed(configured: Any, runs: PageRunKeeper) -> Any:
+    """Return Jupyter's class of connections with `PageRunKeeper`; a gateway's class is returned unchanged."""
     if not issubclass(configured, ZMQChannelsWebsocketConnection):
         return configured
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict, get_type_hints
 
 from tk_ai_extension.agent import events
-from tk_ai_extension.agent.chat_requests import (
+from tk_ai_extension.agent.chat_message import (
     Attachment,
     ChatRequest,
     ConnectRequest,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.acp.backend import AgentSpec
     from tk_ai_extension.agent.chat_store import ChatStore
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.agent.claude.model_connections import ProviderSelector
     from tk_ai_extension.agent.claude.providers import ModelsInfo
+    from tk_ai_extension.agent.claude.user_connection import ProviderSelector
     from tk_ai_extension.agent.code_assistant import CodeAssistant
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.model.callers import Caller

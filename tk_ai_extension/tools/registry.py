@@ -169,7 +169,7 @@ class ToolContext:
         return None if notebook is None else workspace.contain(notebook)
 
 
-class ToolPlan(Protocol):
+class CallPlan(Protocol):
     """The effects of a call, computed before it changes anything.
 
     A tool with ``carry_out`` returns a plan. If the mode requires approval, a person is shown its
@@ -180,7 +180,7 @@ class ToolPlan(Protocol):
     >>> class Greet:
     ...     def proposal(self) -> Proposal:
     ...         return Proposal("Greet Ada", (ProposalStep("arguments", "Greet Ada"),))
-    >>> plan: ToolPlan = Greet()
+    >>> plan: CallPlan = Greet()
     >>> plan.proposal().as_text()
     'Greet Ada'
     """
@@ -355,7 +355,7 @@ class PermissionCheck:
                 logger.warning("The refusal of %s was not recorded: %s", self._tool, error.message)
             raise
 
-    async def of_plan(self, plan: ToolPlan) -> Proposal:
+    async def of_plan(self, plan: CallPlan) -> Proposal:
         """Return a plan's proposal, with the current kernel of its notebook."""
         proposal = plan.proposal()
         if proposal.kernel is not None or proposal.notebook is None or not proposal.runs:
@@ -491,7 +491,7 @@ MAX_ASKED = 3
 """Maximum requests for approval of one call, if its proposal changes while the person decides."""
 
 ToolFunction = Callable[..., Awaitable[Any]]
-"""Returns a `Result`, or a `ToolPlan` that `CarryOut` executes."""
+"""Returns a `Result`, or a `CallPlan` that `CarryOut` executes."""
 CarryOut = Callable[[ToolContext, Any, str], Awaitable[Result]]
 """Executes a plan for the tool of that name."""
 
@@ -506,7 +506,7 @@ class Tool:
         effect: What it can do: READ, WRITE or EXECUTE.
         destructive: Whether it can remove content for good (MCP's ``destructiveHint``).
         idempotent: Whether a repeated call has no further effect (MCP's ``idempotentHint``).
-        function: Does the work; with ``carry_out``, returns a `ToolPlan` and changes nothing.
+        function: Does the work; with ``carry_out``, returns a `CallPlan` and changes nothing.
         carry_out: Executes the plan; None if the arguments alone describe a call's effects.
         effect_of: Returns the effect of a call, if it depends on the arguments.
         command: The command in `nb` and its positional arguments, such as ``insert index source``;
@@ -578,7 +578,7 @@ def tool(
 
     The function's name is the tool's name, its docstring the description, its annotated parameters
     the arguments, and its return annotation the result. With ``carry_out`` the function changes
-    nothing: it returns a `ToolPlan`, which a person may have to approve, and ``carry_out`` executes it.
+    nothing: it returns a `CallPlan`, which a person may have to approve, and ``carry_out`` executes it.
 
     >>> class CellCount(Result):
     ...     count: int
@@ -765,7 +765,7 @@ async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Resul
     raise ApprovalOutdated(f"The effect of {tool.name} changed each time the user was asked.")
 
 
-async def _planned(tool: Tool, given: Mapping[str, Any], context: ToolContext) -> ToolPlan | None:
+async def _planned(tool: Tool, given: Mapping[str, Any], context: ToolContext) -> CallPlan | None:
     return None if tool.carry_out is None else await tool.function(context, **given)
 
 
@@ -775,7 +775,7 @@ async def _proposed(
     parsed: BaseModel,
     given: Mapping[str, Any],
     context: ToolContext,
-) -> tuple[Proposal, ToolPlan | None]:
+) -> tuple[Proposal, CallPlan | None]:
     """Return the proposal and the plan of a call as of now."""
     plan = await _planned(tool, given, context)
     if plan is None:
@@ -784,7 +784,7 @@ async def _proposed(
 
 
 async def _do(
-    tool: Tool, given: Mapping[str, Any], context: ToolContext, plan: ToolPlan | None
+    tool: Tool, given: Mapping[str, Any], context: ToolContext, plan: CallPlan | None
 ) -> Result:
     if tool.carry_out is None:
         return await tool.function(context, **given)

@@ -101,7 +101,7 @@ def verify_file(
     from nbformat.v4 import new_code_cell, new_notebook
 
     from tk_ai_extension.model.execution_events import Execution
-    from tk_ai_extension.notebooks.in_memory import read_notebook
+    from tk_ai_extension.notebooks.parsed_notebooks import read_notebook
     from tk_ai_extension.verification.report import Verification
 
     stored = read_notebook(path.read_bytes(), path.name)

@@ -18,7 +18,7 @@ from tests.support import acp_agent
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent.acp.backend import AcpBackend, known_agents
-from tk_ai_extension.agent.chat import ChatServices, ChatSettings
+from tk_ai_extension.agent.chat import ChatLimits, ChatServices
 from tk_ai_extension.agent.chat_store import ChatStore
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 
@@ -80,7 +80,7 @@ async def open_acp(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[OpenAc
             registry=harness.registry,
             store=ChatStore(tmp_path / "chats" / "chats.sqlite"),
             backend=EchoBackend(),
-            settings=ChatSettings(**settings),
+            settings=ChatLimits(**settings),
             agents={
                 name: AcpBackend(command, folder, environment=variables_of)
                 for name, command in commands.items()

@@ -49,7 +49,7 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     UsageReported,
 )
-from tk_ai_extension.agent.turn import AgentAction, ReportedEdits
+from tk_ai_extension.agent.turn import ActionRequest, ReportedEdits
 from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, diff_lines
 from tk_ai_extension.tools.registry import argument_proposal
@@ -376,7 +376,7 @@ def _answered(call: ReportedCall) -> ToolAnswered:
     )
 
 
-def action_of(call: ReportedCall, agent: str, own_folder: Path) -> AgentAction:
+def action_of(call: ReportedCall, agent: str, own_folder: Path) -> ActionRequest:
     """Return the action of a call that an agent asks about.
 
     Args:
@@ -395,7 +395,7 @@ def action_of(call: ReportedCall, agent: str, own_folder: Path) -> AgentAction:
     if not shown or not shown.issuperset(call.paths):
         files = {"files": call.paths} if call.paths else {}
         steps += argument_proposal(said, files | call.arguments).steps
-    return AgentAction(
+    return ActionRequest(
         call.report.tool_call_id,
         call.name,
         _effect(call),

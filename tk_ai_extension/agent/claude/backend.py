@@ -34,9 +34,9 @@ from tk_ai_extension.agent.backend import (
     result_of_agent,
 )
 from tk_ai_extension.agent.chat_store import Checkpoint
-from tk_ai_extension.agent.claude import launch
-from tk_ai_extension.agent.claude.model_connections import provider_error
+from tk_ai_extension.agent.claude import key_launcher
 from tk_ai_extension.agent.claude.providers import OAUTH, Provider
+from tk_ai_extension.agent.claude.user_connection import provider_error
 from tk_ai_extension.agent.events import (
     BlocksDiscarded,
     NoticeAdded,
@@ -52,7 +52,7 @@ from tk_ai_extension.agent.events import (
 )
 from tk_ai_extension.agent.launch_settings import INHERITED, gc_paused, make_work_folder, matching
 from tk_ai_extension.agent.tour import TourSession
-from tk_ai_extension.agent.turn import AgentAction
+from tk_ai_extension.agent.turn import ActionRequest
 from tk_ai_extension.kernels.environment import SECRET_WORDS
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, NoModel
 from tk_ai_extension.model.errors import ToolError
@@ -553,16 +553,16 @@ async def _ask(config: SessionConfig, call: str, asked: Sequence[Json]) -> dict[
     return {question.text: ", ".join(one) for question, one in given if one}
 
 
-def _server_action(call: str, name: str, arguments: Mapping[str, Any]) -> AgentAction:
+def _server_action(call: str, name: str, arguments: Mapping[str, Any]) -> ActionRequest:
     """Return the action of a tool of a user's MCP server, with the name ``server__tool``."""
     server, _, short = name.partition("__")
     proposal = argument_proposal(f"Call {short} of the MCP server {server}", arguments)
-    return AgentAction(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
+    return ActionRequest(call, name, "EXECUTE", arguments, proposal, (), scope="tool")
 
 
 async def _file_action(
     files: Files, call: str, tool: str, arguments: Mapping[str, Any]
-) -> AgentAction:
+) -> ActionRequest:
     """Return the action of one of the CLI's own tools for files.
 
     Raises:
@@ -576,9 +576,9 @@ async def _file_action(
         before = await read_if_exists(files, path)
         lines = await asyncio.to_thread(_file_diff, before, arguments)
         steps = (ProposalStep("arguments", title, lines=lines),)
-    # `AgentAction.paths` are absolute.
+    # `ActionRequest.paths` are absolute.
     paths = (str(Path(files.folder or "/") / path),)
-    return AgentAction(call, tool, effect, arguments, Proposal(title, steps), paths, scope="any")
+    return ActionRequest(call, tool, effect, arguments, Proposal(title, steps), paths, scope="any")
 
 
 def _file_diff(before: str | None, arguments: Mapping[str, Any]) -> tuple[ProposalLine, ...]:
@@ -652,7 +652,7 @@ def started_by_launcher(options: ClaudeAgentOptions) -> Transport | None:
         """The SDK's transport; it starts the launcher, and first writes the keys to it."""
 
         def _build_command(self) -> list[str]:
-            return [sys.executable, "-I", "-S", launch.__file__, *build_command(self)]
+            return [sys.executable, "-I", "-S", key_launcher.__file__, *build_command(self)]
 
         async def connect(self) -> None:
             await super().connect()

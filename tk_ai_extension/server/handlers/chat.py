@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler, username
-from tk_ai_extension.server.handlers.openapi_operations import last_event_id, operation, query
+from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tk_ai_extension.server.handlers.base_handler import NotFoundHandler, TkAIHandler
-from tk_ai_extension.server.handlers.changes import (
+from tk_ai_extension.server.handlers.change_review import (
     ChangesHandler,
     ChangesKeepHandler,
     ChangesUndoHandler,

@@ -49,7 +49,7 @@ async def query_kernel(
     *,
     tool: str,
 ) -> Any:
-    """Run `kernel_variables` in the notebook's kernel, or ask its debugger, and return the answer.
+    """Run `variables_in_kernel` in the notebook's kernel, or ask its debugger, and return the answer.
 
     Args:
         context: The context of the call.
@@ -68,7 +68,7 @@ async def query_kernel(
         KernelDied: The kernel died or was restarted.
     """
     kernel_id = await context.workspace.kernel_id(context.caller, notebook, None, tool=tool)
-    source = files("tk_ai_extension.tools").joinpath("kernel_variables.py").read_text("utf-8")
+    source = files("tk_ai_extension.tools").joinpath("variables_in_kernel.py").read_text("utf-8")
     asked = json.dumps(call)
     # A user expression adds no names to the user's namespace and no entry to the history.
     expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {asked!r}))[1])({{}})"

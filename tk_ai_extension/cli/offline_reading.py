@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tk_ai_extension.model.cells import Cell, Snapshot
-    from tk_ai_extension.notebooks.in_memory import StoredNotebook
+    from tk_ai_extension.notebooks.parsed_notebooks import StoredNotebook
 
 WIDTH = 70
 """Maximum characters of a source's line in the list of cells."""
@@ -48,7 +48,7 @@ def stored_notebook(path: str, shown: str) -> tuple[StoredNotebook, Snapshot]:
         ToolError: the file is not a notebook.
         OSError: the file cannot be read.
     """
-    from tk_ai_extension.notebooks.in_memory import read_notebook
+    from tk_ai_extension.notebooks.parsed_notebooks import read_notebook
 
     with open(path, "rb") as file:
         stored = read_notebook(file.read(), shown)

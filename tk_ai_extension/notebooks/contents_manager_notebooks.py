@@ -31,8 +31,8 @@ from tk_ai_extension.model.errors import (
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.document import Make, NotebookText
-from tk_ai_extension.notebooks.in_memory import StoredNotebook, keyed, read_notebook
 from tk_ai_extension.notebooks.jupyter_saves import CollaborationRooms
+from tk_ai_extension.notebooks.parsed_notebooks import StoredNotebook, keyed, read_notebook
 
 _TRIES = 5
 
