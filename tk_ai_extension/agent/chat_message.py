@@ -1,4 +1,4 @@
-"""Requests to a chat: messages with their context, and answers to plans."""
+"""Messages to a chat, with their context and attachments, and answers to an agent's questions and plans."""
 
 from __future__ import annotations
 
