@@ -15,6 +15,10 @@ import { Turn } from './Turn';
 const SHOWN = 20;
 /** Pixels from the end within which the view counts as at the end. */
 const NEAR = 40;
+/** Milliseconds after an input of the person in which the view scrolls because of it. */
+const INPUT = 300;
+/** Milliseconds after a change of the layout in which the view may scroll because of it. */
+const LAYOUT = 200;
 
 interface IProps {
   /** The chat's key in the store. */
@@ -31,7 +35,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
   const problem = useChat(chat, ({ problem }) => problem);
   const lost = useChat(chat, state => state.lost && isActive(state));
   const [shown, setShown] = useState(SHOWN);
-  const { view, content, atEnd, toEnd, onScroll } = useFollowing();
+  const { view, content, atEnd, follow, onScroll, onInput } = useFollowing();
   const earlier = turns.length - shown;
   // What a chat has when it is opened, and earlier turns, are not announced.
   const read = loaded ? shown : 0;
@@ -47,6 +51,11 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
         aria-relevant="additions"
         tabIndex={0}
         onScroll={onScroll}
+        onWheel={onInput}
+        onTouchMove={onInput}
+        onPointerDown={onInput}
+        onKeyDown={onInput}
+        onFocus={onInput}
       >
         <div ref={content}>
           <div role="group" tabIndex={-1}>
@@ -98,7 +107,7 @@ export function Transcript({ chat, hidden }: IProps): JSX.Element {
         </div>
       </div>
       {!atEnd && (
-        <button type="button" className="tk-Button tk-ToEnd" onClick={toEnd}>
+        <button type="button" className="tk-Button tk-ToEnd" onClick={follow}>
           {trans.__('↓ Latest')}
         </button>
       )}
@@ -125,15 +134,19 @@ function useFollowing(): {
   view: React.RefObject<HTMLDivElement>;
   content: React.RefObject<HTMLDivElement>;
   atEnd: boolean;
-  toEnd: () => void;
+  follow: () => void;
   onScroll: () => void;
+  onInput: () => void;
 } {
   const view = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const top = useRef(0);
-  /** The view's height when the observers looked; 0 if it was hidden since. */
-  const height = useRef(0);
+  /** Whether it was hidden since the observers looked. */
+  const isHidden = useRef(true);
+  /** When the person did something in the view, and when the observers looked. */
+  const touched = useRef(-Infinity);
+  const settled = useRef(-Infinity);
   const [atEnd, setAtEnd] = useState(true);
   const toEnd = useCallback(() => {
     follows.current = true;
@@ -143,32 +156,44 @@ function useFollowing(): {
       top.current = view.current.scrollTop;
     }
   }, []);
+  const follow = useCallback(() => {
+    touched.current = -Infinity;
+    toEnd();
+  }, [toEnd]);
+  const onInput = useCallback(() => {
+    touched.current = performance.now();
+  }, []);
   const onScroll = useCallback(() => {
     const node = view.current;
-    if (node?.clientHeight === 0) {
-      height.current = 0;
+    isHidden.current ||= node?.clientHeight === 0;
+    if (node === null || isHidden.current) {
+      return;
     }
-    // A view that is not shown, or has another height, was not scrolled by the person.
-    if (node !== null && height.current > 0 && node.clientHeight === height.current) {
-      const { scrollTop } = node;
-      const below = node.scrollHeight - scrollTop - node.clientHeight;
-      // Scrolling up ends following, however little; content that grows below does not.
-      if (below < 1 || (below < NEAR && scrollTop > top.current)) {
-        follows.current = true;
-      } else if (scrollTop < top.current) {
-        follows.current = false;
+    const { scrollTop, scrollHeight, clientHeight } = node;
+    const below = scrollHeight - scrollTop - clientHeight;
+    const now = performance.now();
+    // Scrolling up ends following, however little; content that grows below does not.
+    if (below < 1 || (below < NEAR && scrollTop > top.current)) {
+      follows.current = true;
+    } else if (scrollTop < top.current) {
+      // Content or a view whose size changes twice within one frame scrolls up as well.
+      if (follows.current && now - settled.current < LAYOUT && now - touched.current > INPUT) {
+        toEnd();
+        return;
       }
-      top.current = scrollTop;
-      setAtEnd(follows.current);
+      follows.current = false;
     }
-  }, []);
+    top.current = scrollTop;
+    setAtEnd(follows.current);
+  }, [toEnd]);
   useLayoutEffect(toEnd, [toEnd]);
   useEffect(() => {
     const settle = (): void => {
       const node = view.current;
-      const wasHidden = height.current === 0;
-      height.current = node?.clientHeight ?? 0;
-      if (node === null || height.current === 0) {
+      const wasHidden = isHidden.current;
+      isHidden.current = !node?.clientHeight;
+      settled.current = performance.now();
+      if (node === null || isHidden.current) {
         return;
       }
       if (follows.current) {
@@ -183,7 +208,6 @@ function useFollowing(): {
     };
     // Markdown and images get their size after React has rendered.
     const resized = new ResizeObserver(settle);
-    // Content that shrinks and grows within one frame emits a scroll event as if scrolled up.
     const changed = new MutationObserver(settle);
     if (view.current !== null && content.current !== null) {
       resized.observe(view.current);
@@ -195,5 +219,5 @@ function useFollowing(): {
       changed.disconnect();
     };
   }, [toEnd, onScroll]);
-  return { view, content, atEnd, toEnd, onScroll };
+  return { view, content, atEnd, follow, onScroll, onInput };
 }
