@@ -85,8 +85,7 @@ async def test_a_run_goes_on_without_its_page_and_is_shown_once(
             await page.wait_for_function(SHOWS, arg=[0, lines(6)])
 
             # And one that was away when the run ended.
-            if not collaboration:
-                await network.fails()
+            await network.fails()
             run.write("6\n")
             run.close()
             await has_run(lab, NOTEBOOK, 0, lines(7), 1)

@@ -56,6 +56,9 @@ class _Room:
         """Set the outputs of the fork's cells: `aset` would replace the cell, with text typed since."""
         cells = {cell.get("id"): cell for cell in content["cells"] if cell["cell_type"] == "code"}
         for index, cell in enumerate(self.fork.ycells):
+            # A page that has gone left it. The next page gets the state of what runs with its outputs.
+            if cell.get("execution_state") == "running":
+                cell["execution_state"] = "idle"
             new = cells.get(cell["id"])
             if new is not None and new["outputs"] != self.fork.get_cell(index).get("outputs"):
                 outputs = self.fork.create_ycell(new).prelim["outputs"].prelim
