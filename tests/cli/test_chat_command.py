@@ -198,12 +198,14 @@ class Screen:
         `input` loses a signal that arrives between its prompt and its read: then it is pressed again.
         """
         dialogue = psutil.Process(self.process.pid)
-        async with asyncio.timeout(DEADLINE):
-            while True:
-                await once(lambda: dialogue.status() == psutil.STATUS_SLEEPING)
-                self.process.send_signal(signal.SIGINT)
-                with suppress(TimeoutError):
-                    return await asyncio.wait_for(self.process.wait(), DEADLINE / 4)
+        for _ in range(3):
+            await once(lambda: dialogue.status() == psutil.STATUS_SLEEPING)
+            self.process.send_signal(signal.SIGINT)
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(self.process.wait(), DEADLINE / 4)
+        self.process.send_signal(signal.SIGABRT)
+        await asyncio.wait_for(self.process.wait(), DEADLINE / 4)
+        raise AssertionError(f"It does not end:\n{self.shown}")
 
 
 @pytest.fixture
@@ -217,7 +219,7 @@ async def screen(chatting: Nb) -> AsyncIterator[Screen]:
         stdout=inside,
         stderr=inside,
         cwd=chatting.root,
-        env=chatting.environment,
+        env={**chatting.environment, "PYTHONFAULTHANDLER": "1"},
         start_new_session=True,
     )
     os.close(inside)
