@@ -43,7 +43,10 @@ SCENES = 300
 """Timeout of a test with a browser, in seconds: it has several scenes, and CI may be slow."""
 
 COLLABORATION = {
-    *("test_collaboration", "test_concurrent_editing", "test_one_kernel", "test_page_runs"),
+    "test_collaboration",
+    "test_concurrent_editing",
+    "test_one_kernel",
+    "test_page_runs",
 }
 """The modules with a browser that open shared notebooks."""
 

@@ -58,7 +58,7 @@ async def test_the_changes_of_a_stopped_call_are_reported(
     assert answer["structured"]["error"]["code"] == "stopped"
     (change,) = of_kind(events, "cell_change")
     assert (change["call"], change["action"]) == (answer["call"], "insert")
-    net = await echoing.chats.net(USER, begun.chat, begun.turn)
+    net = await echoing.chats.changes_of(USER, begun.chat, begun.turn)
     assert [(each.entries, each.cell) for each in net] == [([change["entry"]], change["cell"])]
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.browser.lab import (
     Lab,
     configure,
     new_page,
-    was_undisturbed,
 )
 from tests.browser.open_notebook import CELLS
 from tests.browser.pool import CONFIG, Pool, PooledLab, pool
@@ -197,15 +195,8 @@ async def open_lab(
 
     yield open_
     is_sound = request.node.stash.get(PASSED, False)
-    try:
-        for page in chain.from_iterable(context.pages for context in browser.contexts):
-            await was_undisturbed(page)
-    except BaseException:
-        is_sound = False
-        raise
-    finally:
-        for pooled in used:
-            await lab_pool.give_back(pooled, is_sound=is_sound)
+    for pooled in used:
+        await lab_pool.give_back(pooled, is_sound=is_sound)
 
 
 @shared

@@ -87,18 +87,6 @@ async def nothing_asked(page: Page) -> None:
     assert [text for text in shown if SLOW_LOADING not in text] == []
 
 
-async def no_dialog(page: Page) -> None:
-    """Nothing has been asked since the page was loaded, and nothing is until the test has ended."""
-    await page.evaluate("() => { window.tkUndisturbed = true; }")
-    await nothing_asked(page)
-
-
-async def was_undisturbed(page: Page) -> None:
-    """A page that must show no dialog has shown none until now."""
-    if await page.evaluate("() => window.tkUndisturbed"):
-        await nothing_asked(page)
-
-
 LAUNCHED = "() => window.jupyterapp.shell.currentWidget?.id.startsWith('launcher')"
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.messages import Answer, MessagesRequest, ToolUse, blocks_of, said_in, text_of
+from tests.support.messages import Answer, MessagesRequest, ToolUse, blocks_of
 from tests.support.messages_api import Reply
 from tests.support.scripted_model import Held, ScriptedModel
 
@@ -93,18 +93,10 @@ class DirectedModel(ScriptedModel):
         self.requests.append(request)
         said = [each for each in request.messages if each.get("role") == "user"]
         blocks = [each for message in said for each in blocks_of(message.get("content", ""))]
-        prompts, results = request.prompts, list[str]()
-        for message in said:
-            content = message.get("content", "")
-            results = [] if said_in(content) else results
-            results += [
-                "\n".join(text_of(block.get("content", "")))
-                for block in blocks_of(content)
-                if block.get("type") == "tool_result"
-            ]
+        prompts = request.prompts
         directed = direct(
             prompts[-1] if prompts else "",
-            results,
+            [result.text for result in request.results_since_prompt],
             request.tools,
             pictures=sum(each.get("type") == "image" for each in blocks),
             messages=len(prompts),

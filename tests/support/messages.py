@@ -87,8 +87,18 @@ class MessagesRequest:
     def tool_results(self) -> tuple[ToolResult, ...]:
         """Results of the tools that were called in the previous turn, in order."""
         asked = self._of_user
-        if not asked:
-            return ()
+        return self._results_of(asked[-1]) if asked else ()
+
+    @property
+    def results_since_prompt(self) -> tuple[ToolResult, ...]:
+        """Results of all tools that were called since the user's last message, in order."""
+        found: tuple[ToolResult, ...] = ()
+        for message in self._of_user:
+            found = () if said_in(message.get("content", "")) else found
+            found += self._results_of(message)
+        return found
+
+    def _results_of(self, message: Mapping[str, Any]) -> tuple[ToolResult, ...]:
         return tuple(
             ToolResult(
                 id=str(block["tool_use_id"]),
@@ -96,7 +106,7 @@ class MessagesRequest:
                 text="\n".join(text_of(block.get("content", ""))),
                 is_error=bool(block.get("is_error", False)),
             )
-            for block in blocks_of(asked[-1].get("content", ""))
+            for block in blocks_of(message.get("content", ""))
             if block.get("type") == "tool_result"
         )
 

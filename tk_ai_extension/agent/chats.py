@@ -203,7 +203,7 @@ class Chats:
                 logger.warning("Cannot remove the data of an agent's session: %s", error)
         self._workspace.forget(_caller_of(chat))
 
-    async def net(self, user: str, chat_id: str, turn: str) -> builtins.list[CombinedChange]:
+    async def changes_of(self, user: str, chat_id: str, turn: str) -> builtins.list[CombinedChange]:
         """Return a turn's combined changes by cell, without undone ones."""
         entries = await self._entries(await self.get(user, chat_id), [turn])
         # In a thread: the sources are long.

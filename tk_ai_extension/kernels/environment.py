@@ -22,8 +22,7 @@ WITHHELD_FROM_KERNELS = (
         "OPENCODE_*",
         "VIBE_*",
     ),
-    "AWS_BEARER_TOKEN_BEDROCK",
-    *("JPY_API_TOKEN", "JUPYTER_TOKEN"),
+    *("AWS_BEARER_TOKEN_BEDROCK", "JPY_API_TOKEN", "JUPYTER_TOKEN"),
 )
 """Patterns (`fnmatch`) of variables that kernels do not get: those that only agents and models use, and
 the tokens with which code could call the server as its user and approve its requests.

@@ -2,7 +2,7 @@
 
 It imports only the standard library, keeps no state, and runs no code of the user's classes: no
 `__repr__`, no property. (Tables and arrays that hold such objects may.) Its source is sent to the
-kernel; this package does not import it.
+kernel; this package imports only its limits.
 """
 # pyrefly: ignore-errors[implicit-any, missing-attribute, unannotated-return, unknown-argument-type]
 # pyrefly: ignore-errors[unknown-attribute-access, unknown-return-type, unknown-variable-type]

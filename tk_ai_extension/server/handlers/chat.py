@@ -199,7 +199,7 @@ class ChatTurnChangesHandler(TkAIHandler):
         person keeps a part of the changes to a cell, the others are compared.
         """
         chats = await self.services.chats()
-        return {"changes": await chats.net(username(self), chat_id, turn)}
+        return {"changes": await chats.changes_of(username(self), chat_id, turn)}
 
 
 class ChatRestoreHandler(TkAIHandler):

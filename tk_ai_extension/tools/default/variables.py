@@ -31,13 +31,9 @@ from tk_ai_extension.model.output_text import cut, sanitise
 from tk_ai_extension.model.strict_json import loads
 from tk_ai_extension.tools.parameter_types import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
+from tk_ai_extension.tools.variables_in_kernel import MAX_DETAIL, MAX_VALUE, MAX_VARIABLES
 from tk_ai_extension.workspace.workspace import Workspace
 
-MAX_VARIABLES = 200
-MAX_VALUE = 60
-"""Maximum characters of a debugger's value in a list."""
-MAX_DETAIL = 6000
-"""Maximum characters of a debugger's value."""
 ANSWER_WITHIN = 5.0
 """Seconds within which an idle kernel must start to answer; then the same time to finish."""
 
@@ -68,19 +64,11 @@ async def query_kernel(
         KernelDied: The kernel died or was restarted.
     """
     kernel_id = await context.workspace.kernel_id(context.caller, notebook, None, tool=tool)
-    source = files("tk_ai_extension.tools").joinpath("variables_in_kernel.py").read_text("utf-8")
-    asked = json.dumps(call)
-    # A user expression adds no names to the user's namespace and no entry to the history.
-    expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {asked!r}))[1])({{}})"
-    request = ExecutionRequest(
-        "", silent=True, timeout=ANSWER_WITHIN, user_expressions={"answer": expression}
-    )
-
     async with context.workspace.queries.turn(kernel_id):
         if await _is_running(context.workspace, kernel_id, tool):
             return await _ask_debugger(context.workspace, kernel_id, call)
         # Even if the caller is cancelled: the kernel would still be answering.
-        execution = await run_to_completion(_run(context, kernel_id, request))
+        execution = await run_to_completion(_run(context, kernel_id, _request(call)))
     if execution.status == "timed_out":
         raise KernelBusy(
             f"The kernel did not answer: {execution.message}",
@@ -101,6 +89,16 @@ async def query_kernel(
     return loads(ast.literal_eval(answer["data"]["text/plain"]))
 
 
+def _request(call: Json) -> ExecutionRequest:
+    source = files("tk_ai_extension.tools").joinpath("variables_in_kernel.py").read_text("utf-8")
+    asked = json.dumps(call)
+    # A user expression adds no names to the user's namespace and no entry to the history.
+    expression = f"(lambda ns: (exec({source!r}, ns), ns['answer'](globals(), {asked!r}))[1])({{}})"
+    return ExecutionRequest(
+        "", silent=True, timeout=ANSWER_WITHIN, user_expressions={"answer": expression}
+    )
+
+
 async def _is_running(workspace: Workspace, kernel_id: str, tool: str) -> bool:
     """Return whether a Python kernel is running code. Raises KernelNotFound, KernelUnsupported."""
     info = await workspace.kernels.info(kernel_id)
@@ -109,7 +107,7 @@ async def _is_running(workspace: Workspace, kernel_id: str, tool: str) -> bool:
             f"{tool} needs a Python kernel; this one runs {info.language or 'another language'}.",
             hint="This tool needs a Python kernel. For other languages, use execute_ipython.",
         )
-    return info.state == "busy" or workspace.executions.active(kernel_id=kernel_id) != []
+    return info.state == "busy" or bool(workspace.executions.active(kernel_id=kernel_id))
 
 
 async def _ask_debugger(workspace: Workspace, kernel_id: str, call: Json) -> Any:
