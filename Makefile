@@ -102,10 +102,10 @@ demo: ## Show an agent's work in a real notebook, in a terminal
 
 # Two side by side, where make can keep apart what they print (GNU make 4).
 SIDE_BY_SIDE := $(if $(filter output-sync,$(.FEATURES)),--jobs=2 --output-sync=target)
-LINTERS := eslint pyrefly ruff
+LINTERS := oxlint pyrefly ruff
 
 .PHONY: lint
-lint: $(VENV)/.all node_modules/.made ## Run ruff, import-linter, codespell, pyrefly, tsc, eslint, prettier
+lint: $(VENV)/.all node_modules/.made ## Run ruff, import-linter, codespell, pyrefly, oxlint, oxfmt
 	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(LINTERS)
 
 .PHONY: ruff
@@ -121,9 +121,9 @@ pyrefly: $(VENV)/.all
 	$(call say,pyrefly)
 	@$(BIN)/pyrefly check --output-format min-text --summary=none
 
-.PHONY: eslint
-eslint: $(VENV)/.all node_modules/.made
-	$(call say,tsc eslint prettier)
+.PHONY: oxlint
+oxlint: $(VENV)/.all node_modules/.made
+	$(call say,oxlint oxfmt)
 	@$(JLPM) lint
 
 .PHONY: jest
@@ -132,13 +132,13 @@ jest: $(VENV)/.all node_modules/.made
 	@$(JLPM) test
 
 .PHONY: format
-format: $(VENV)/.all node_modules/.made ## Fix what ruff, eslint and prettier can fix
+format: $(VENV)/.all node_modules/.made ## Fix what ruff, oxlint and oxfmt can fix
 	@$(BIN)/ruff check --fix --quiet --output-format concise
 	@$(BIN)/ruff format
 	@$(JLPM) format
 
 # Commands that run at the same time as the tests. In a variable: `make -n` runs no line that names make itself.
-BESIDE = --beside '$(MAKE) --no-print-directory eslint jest' \
+BESIDE = --beside '$(MAKE) --no-print-directory oxlint jest' \
 	--beside '$(MAKE) --no-print-directory versions'
 
 .PHONY: test
@@ -147,17 +147,12 @@ test: setup ## Run every linter and test
 	$(call say,pytest)
 	@$(BIN)/python scripts/tests.py $(BESIDE) $(TESTS) -n $(WORKERS)
 
-# For each commit. Python is checked whole, with the callers of what changed; of
-# the panel, `tsc` checks everything and eslint what `git` lists as changed since the last commit.
-CHANGED = $(shell git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard)
-CHANGED_SCRIPT = $(filter %.ts %.tsx,$(CHANGED))
+# For each commit.
 UNIT_TESTS = tests/model tests/workspace tests/test_project.py tests/test_requirements.py
 
 .PHONY: check
 check: $(VENV)/.all node_modules/.made ## Run linters, unit tests and jest, in under a minute
-	@$(MAKE) --no-print-directory ruff pyrefly
-	$(if $(CHANGED_SCRIPT),@$(JLPM) tsc --project tsconfig.test.json --noEmit && $(JLPM) eslint $(CHANGED_SCRIPT) && $(JLPM) prettier --check $(CHANGED_SCRIPT))
-	@$(JLPM) test
+	@$(MAKE) --no-print-directory ruff pyrefly oxlint jest
 	@$(BIN)/python -m pytest $(UNIT_TESTS) -n 2 -q
 
 .PHONY: versions

@@ -73,7 +73,7 @@ SIMPLE = {
 }
 
 WIDTH = 100
-"""Characters of a line, as in prettier's settings."""
+"""Characters of a line, as in oxfmt's settings."""
 
 HEAD = """\
 /* Written by scripts/typescript.py, from the models of the server's routes. */

@@ -29,6 +29,6 @@ export function editSource(
   const { source } = shared;
   const splits = (at: number): boolean => (source.codePointAt(at - 1) ?? 0) > 0xffff;
   const [first, last] = [start - Number(splits(start)), end + Number(splits(end))];
-  // eslint-disable-next-line no-restricted-properties -- The one place that may use it.
+  // oxlint-disable-next-line no-restricted-properties -- The one place that may use it.
   shared.updateSource(first, last, source.slice(first, start) + text + source.slice(end, last));
 }

@@ -17,7 +17,7 @@ const selfTest: JupyterFrontEndPlugin<void> = {
     const where = trans.__('Claude’s extension in %1 %2:', app.name, app.version);
     const notify = (feature: Feature): void => {
       const message = `${where} ${fallback(feature, trans)}`;
-      // eslint-disable-next-line no-console
+      // oxlint-disable-next-line no-console
       console.warn(`tk-ai-extension: "${feature}" is switched off. ${message}`);
       Notification.warning(message, { autoClose: false });
     };

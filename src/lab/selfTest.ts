@@ -24,7 +24,7 @@ export async function runSelfTest(
     try {
       report(feature, await Promise.race([check(), late()]));
     } catch (error) {
-      // eslint-disable-next-line no-console
+      // oxlint-disable-next-line no-console
       console.warn('tk-ai-extension: a check of the self-test failed.', error);
       report(feature, false);
     }
@@ -35,7 +35,7 @@ export async function runSelfTest(
     await attempt('tabs', () => replacesMethods(app.serviceManager, factory));
   }
   const { duration } = performance.measure('tk-ai-extension:self-test', { start: began });
-  // eslint-disable-next-line no-console
+  // oxlint-disable-next-line no-console
   console.debug(
     `tk-ai-extension: self-test in ${app.name} ${app.version}: ${Math.round(duration)} ms, ` +
       `${switchedOff().length} features switched off`

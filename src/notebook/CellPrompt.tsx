@@ -51,7 +51,7 @@ function show(opening: IOpening, initial: IPromptState, takesFocus: boolean): vo
   const { panel, cell, settings, trans } = opening;
   const state = { current: initial };
   // In this page the id leads to the widget that replaces one.
-  // eslint-disable-next-line cells/keys
+  // oxlint-disable-next-line panel/keys
   const { id } = cell.model;
   const propose: Propose = (about, signal) => {
     const { localPath } = panel.context;
@@ -81,7 +81,7 @@ function show(opening: IOpening, initial: IPromptState, takesFocus: boolean): vo
       if (panel.isDisposed) {
         return;
       }
-      // eslint-disable-next-line cells/keys
+      // oxlint-disable-next-line panel/keys
       const next = panel.content.widgets.find(each => each.model.id === id && !each.readOnly);
       if (next !== undefined) {
         // Where nothing has the focus, it was lost with the widget.

@@ -43,8 +43,8 @@ export function codeContext(panel: NotebookPanel, cell: Cell, notebook: string):
 
 /** Return the name of the language of a notebook's code. */
 function languageName({ context }: NotebookPanel, mimetype: string): string {
-  const info = context.model.sharedModel.getMetadata('language_info') as
-    { name?: string } | undefined;
+  const shared = context.model.sharedModel;
+  const info = shared.getMetadata('language_info') as { name?: string } | undefined;
   return info?.name ?? mimetype.replace(/^.*\/(x-)?/, '');
 }
 
@@ -56,6 +56,6 @@ export function errorText({ model }: Cell): string {
   }
   const { ename = '', evalue = '', traceback = [] } = error;
   const text = [...traceback, `${ename}: ${evalue}`].join('\n');
-  // eslint-disable-next-line no-control-regex
+  // oxlint-disable-next-line no-control-regex
   return text.replace(/\x1b\[[\d;]*m/g, '').slice(-MAX_CHARACTERS);
 }

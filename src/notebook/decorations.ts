@@ -94,7 +94,7 @@ function resetPrompt(cell: Cell): void {
 
 function setPrompt(cell: Cell, prompt: string): void {
   // The alternative is the model's execution state, which would change the document.
-  // eslint-disable-next-line @typescript-eslint/no-deprecated
+  // oxlint-disable-next-line typescript/no-deprecated
   cell.setPrompt(prompt);
 }
 

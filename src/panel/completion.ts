@@ -280,7 +280,7 @@ export function useCompleter(
       wanted = false;
     };
     // The key depends on text and cursor, and the cells on `seen`.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [chats, key, notebook, own, seen, trans]);
   const { options, notice, chosen } =
     partial === null || key === dismissed || found.key !== key ? NOTHING : found;

@@ -136,7 +136,7 @@ it('names the cells of a notebook without stored ids as the server does', () => 
     ...context.attachableOf({ notebook: 'plan.ipynb', cells: ['r2', 'cell-2'] }),
     ...cellResults(context, trans).map(each => each.attached)
   ];
-  expect(found.map(each => (each?.attachment as { cell?: string }).cell)).toEqual(
+  expect(found.map(each => (each?.attachment as { cell?: string } | undefined)?.cell)).toEqual(
     ['1', '2', '0', '0', '1', '1', '2', '2'].map(place => `cell-${place}`)
   );
   expect(context.promptSubjects.failed?.id).toBe('cell-1');

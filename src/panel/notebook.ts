@@ -232,8 +232,8 @@ export class NotebookContext {
 
   /** Open a notebook if needed, and scroll to a cell; or open a text file. */
   async reveal(path: string, cell: string): Promise<void> {
-    const widget = this._documents?.openOrReveal(await this._pathNow(path, cell)) as
-      NotebookPanel | undefined;
+    const current = await this._pathNow(path, cell);
+    const widget = this._documents?.openOrReveal(current) as NotebookPanel | undefined;
     if (widget !== undefined && !isFile(cell)) {
       await widget.context.ready;
       await goTo(widget, cell);

@@ -150,7 +150,8 @@ it('writes outputs into the cell that runs, and observes no cell when it is clos
   const [, running] = page.order;
   const whole = [{ output_type: 'stream', name: 'stdout', text: 'x' }];
   await page.ask({ method: 'outputs', cell: running as string, expected: null, whole });
-  const outputsOf = (cell?: ISharedCell): unknown => (cell?.toJSON() as nbformat.ICodeCell).outputs;
+  const outputsOf = (cell?: ISharedCell): unknown =>
+    (cell?.toJSON() as nbformat.ICodeCell | undefined)?.outputs;
   expect([first, second].map(outputsOf)).toEqual([[], whole]);
   page.shared.addCell(code('new'));
   page.open.dispose();

@@ -88,8 +88,7 @@ export interface IWritten {
 }
 
 /** A request of the server to a notebook. */
-export type TabRequest =
-  IRead | IApply | IOutputs | IWritten | { method: 'save' } | { method: 'refresh' };
+export type TabRequest = IRead | IApply | IOutputs | IWritten | { method: 'save' | 'refresh' };
 
 /** `written` has no id, and no answer. */
 export type IncomingRequest = TabRequest & { id: number; tab: string };
