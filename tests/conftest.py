@@ -26,6 +26,8 @@ from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_core.application import JupyterApp
 from jupyter_events.schema import EventSchema
 from jupyter_events.schema_registry import SchemaRegistry
+from jupyter_server import serverapp
+from jupyter_server._sysinfo import get_sys_info
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.sessions import sessionmanager
 from nbformat import sign
@@ -173,6 +175,7 @@ def quick_servers() -> Iterator[None]:
     """
     parse, register = Application.parse_command_line, SchemaRegistry.register
     schema = cache(EventSchema)
+    system = get_sys_info()
 
     def parse_some(application: Application, argv: list[str] | None = None) -> None:
         if argv is None or len(argv) > 0:
@@ -187,6 +190,8 @@ def quick_servers() -> Iterator[None]:
         patch.setattr(Application, "parse_command_line", parse_some)
         patch.setattr(JupyterApp, "load_config_file", lambda _: None)
         patch.setattr(SchemaRegistry, "register", register_known)
+        # It asks git for a commit.
+        patch.setattr(serverapp, "get_sys_info", lambda: system)
         yield
 
 

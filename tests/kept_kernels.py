@@ -1,7 +1,7 @@
 """Kernels that outlive their test.
 
 To start a kernel takes half a processor second, most of it for imports. One that still runs when a server
-of the test's process ends is kept, and cleared for the next test that starts such a kernel. Whatever shuts
+of the test's process ends is kept, and cleared for the next test that starts a kernel. Whatever shuts
 down, restarts or kills a kernel within a test does so.
 """
 
@@ -23,6 +23,8 @@ from jupyter_client.provisioning import LocalProvisioner
 
 COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f"]
 """Kernels with this command and a connection file are kept."""
+READ_AT_START = {"IPYTHONDIR", "PYTHONPATH"}
+"""Variables that a kernel reads at its start: it serves only tests that have the same ones of them."""
 MAX_KEPT = 3
 CLEARED_WITHIN = 2.0
 """Seconds. A kernel that still runs code is not cleared, and ends."""
@@ -56,12 +58,11 @@ class KeptKernel:
 
     Attributes:
         provisioner: Has its process and its connection.
-        names: Variables of its environment. It serves only tests with the same ones: some, such as
-            `IPYTHONDIR`, are read at the start.
+        names: Those of `READ_AT_START` that its environment had.
     """
 
     provisioner: LocalProvisioner
-    names: list[str]
+    names: set[str]
 
     async def clear(self, folder: Path, environment: Mapping[str, str]) -> bool:
         """Remove the variables and modules of the last test, and return whether the kernel did so."""
@@ -89,7 +90,7 @@ class KeptKernels:
 
     def __init__(self) -> None:
         self._kept: list[KeptKernel] = []
-        self._names: dict[int | None, list[str]] = {}
+        self._names: dict[int | None, set[str]] = {}
 
     async def launch(self, provisioner: Any, cmd: list[str], **options: Any) -> Any:
         """Launch a kernel, or give a provisioner one that is kept."""
@@ -105,11 +106,13 @@ class KeptKernels:
             for name in ("process", "pid", "pgid", "connection_info"):
                 setattr(provisioner, name, getattr(kept.provisioner, name))
             provisioner.cwd = options.get("cwd")
-        self._names[provisioner.pid] = sorted(environment)
+        self._names[provisioner.pid] = READ_AT_START & environment.keys()
         return provisioner.connection_info
 
     async def _take(self, folder: Path, environment: Mapping[str, str]) -> KeptKernel | None:
-        for kept in [each for each in self._kept if each.names == sorted(environment)]:
+        for kept in [
+            each for each in self._kept if each.names == READ_AT_START & environment.keys()
+        ]:
             self._kept.remove(kept)
             if await kept.clear(folder, environment):
                 return kept
@@ -122,13 +125,16 @@ class KeptKernels:
             kernel = manager.get_kernel(kernel_id)
             provisioner = kernel.provisioner
             names = self._names.get(provisioner.pid)
-            if names and len(self._kept) < MAX_KEPT and await is_kept(provisioner):
+            if names is not None and await is_kept(provisioner):
                 self._kept.append(KeptKernel(provisioner, names))
                 kernel.stop_restarter()
                 manager.stop_watching_activity(kernel_id)
                 manager.stop_buffering(kernel_id)
                 await kernel.cleanup_resources()
                 manager.remove_kernel(kernel_id)
+        # The oldest: it may have variables that no other test has.
+        while len(self._kept) > MAX_KEPT:
+            await self._kept.pop(0).end()
         await shutdown_all(manager, now=now)
 
     async def close(self) -> None:
