@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--beside", action="append", default=[])
     options, arguments = parser.parse_known_args(arguments)
+    # A job in the background ignores Ctrl-C, and so would all that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ExitStack() as stack:
         waits = [stack.enter_context(beside(command)) for command in options.beside]
         if not CACHE.exists():

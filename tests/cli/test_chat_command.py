@@ -203,8 +203,6 @@ class Screen:
             self.process.send_signal(signal.SIGINT)
             with suppress(TimeoutError):
                 return await asyncio.wait_for(self.process.wait(), DEADLINE / 4)
-        self.process.send_signal(signal.SIGABRT)
-        await asyncio.wait_for(self.process.wait(), DEADLINE / 4)
         raise AssertionError(f"It does not end:\n{self.shown}")
 
 
@@ -219,7 +217,7 @@ async def screen(chatting: Nb) -> AsyncIterator[Screen]:
         stdout=inside,
         stderr=inside,
         cwd=chatting.root,
-        env={**chatting.environment, "PYTHONFAULTHANDLER": "1"},
+        env=chatting.environment,
         start_new_session=True,
     )
     os.close(inside)
