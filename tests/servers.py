@@ -31,6 +31,11 @@ jupyterlab.commands._yarn_config = lambda logger: {"yarn config": {}}
 jupyterlab.commands._node_check = lambda logger: None
 """
 """A third of the start of JupyterLab: it asks node for language servers, a registry and its version."""
+WITHOUT_EXPORT = """
+from jupyter_server.services.nbconvert.handlers import NbconvertRootHandler
+NbconvertRootHandler.get = lambda handler: handler.finish("{}")
+"""
+"""Half of what a server does for a page that is loaded: it makes all of nbconvert's exporters, for a menu."""
 WITHOUT_PAGES = f"c.ServerApp.jpserver_extensions.update(dict.fromkeys({PAGES}, False))\n"
 
 
@@ -130,7 +135,7 @@ async def servers(folder: Path, *, pages: bool = False) -> AsyncGenerator[StartS
         root = home / "root"
         for made in (root, home / "config", home / "data"):
             made.mkdir(parents=True, exist_ok=True)
-        extensions = WITHOUT_NODE if pages else WITHOUT_PAGES
+        extensions = WITHOUT_NODE + WITHOUT_EXPORT if pages else WITHOUT_PAGES
         (home / "config" / "jupyter_server_config.py").write_text(
             f"{ENABLED}{extensions}c.IdentityProvider.token = {token!r}\n{config}"
         )
