@@ -34,8 +34,11 @@ jupyterlab.commands._node_check = lambda logger: None
 WITHOUT_EXPORT = """
 from jupyter_server.services.nbconvert.handlers import NbconvertRootHandler
 NbconvertRootHandler.get = lambda handler: handler.finish("{}")
+from jupyterlab_server import settings_utils
+settings_utils.Validator.check_schema = lambda *_, **__: None
 """
-"""Half of what a server does for a page that is loaded: it makes all of nbconvert's exporters, for a menu."""
+"""Half of what a server does for each page that is loaded: it makes all of nbconvert's exporters, for a
+menu, and checks the schemas of all settings."""
 WITHOUT_PAGES = f"c.ServerApp.jpserver_extensions.update(dict.fromkeys({PAGES}, False))\n"
 
 
