@@ -14,8 +14,8 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
+from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.claude.providers import ConnectionInfo
-from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetupInfo
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.proposals import StepKind
 from tk_ai_extension.server import rest_models

@@ -22,7 +22,7 @@ from tk_ai_extension.server.app import TkAIExtensionApp
 from tk_ai_extension.server.handlers.base_handler import ROUTE_ERRORS, NotFoundHandler
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.openapi import describe
-from tk_ai_extension.tools import glossary
+from tk_ai_extension.tools import parameter_docs
 from tk_ai_extension.tools.registry import TOOLSETS, Registry
 
 __all__ = ["start_server"]
@@ -47,7 +47,7 @@ def test_every_tool_has_a_section_and_every_argument_a_meaning() -> None:
         f"{tool.name}: {name}"
         for tool in registry
         for name, schema in tool.input_schema["properties"].items()
-        if not (schema.get("description") or glossary.meaning(tool.name, name))
+        if not (schema.get("description") or parameter_docs.meaning(tool.name, name))
     ]
     assert unexplained == []
 

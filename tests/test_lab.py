@@ -15,7 +15,7 @@ import psutil
 from tornado.httpclient import AsyncHTTPClient
 
 from tests.proofs import ROOT
-from tk_ai_extension.agent.tour import read_script
+from tk_ai_extension.agent.tour_agent import read_script
 
 
 async def test_lab_says_how_to_connect_and_leaves_nothing_behind(tmp_path: Path) -> None:

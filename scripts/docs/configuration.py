@@ -30,9 +30,9 @@ BOUNDS = (
     ("workspace.files", "MAX_BYTES"),
     ("server.handlers.streaming", "MAX_STREAMS"),
     ("server.handlers.streaming", "STALLED"),
-    ("agent.chat_message", "MAX_MESSAGE"),
-    ("agent.chat_message", "MAX_ATTACHMENTS"),
-    ("agent.chat", "MAX_TURNS"),
+    ("agent.chat_requests", "MAX_MESSAGE"),
+    ("agent.chat_requests", "MAX_ATTACHMENTS"),
+    ("agent.live_chat", "MAX_TURNS"),
     ("model.callers", "MAX_KEY"),
 )
 """Module and name of each constant that limits a caller or an administrator."""

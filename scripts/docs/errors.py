@@ -8,7 +8,7 @@ from typing import get_args
 import tk_ai_extension.model.agent_errors  # noqa: F401
 from scripts.docs.markdown import code, page, prose, table
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.execution_events import EndStatus
+from tk_ai_extension.model.executions import EndStatus
 
 ENDS: Mapping[str, str] = {
     "ok": "It ran to its end.",

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from scripts.docs.markdown import code, docstrings, literal, page, prose, sentence, table
 from tk_ai_extension.mcp.tool_calls import describe
-from tk_ai_extension.tools.glossary import FIELDS, meaning
+from tk_ai_extension.tools.parameter_docs import FIELDS, meaning
 from tk_ai_extension.tools.registry import TOOLSETS, Registry, Result, Tool
 
 FAMILIES = (

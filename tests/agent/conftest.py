@@ -15,13 +15,13 @@ from tests.support.chat_requests import parse_request
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend, ContentBlock, TextBlock
-from tk_ai_extension.agent.chat import ChatLimits, ChatServices
+from tk_ai_extension.agent.chat_events import Event
+from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chat_store import ChatStore
 from tk_ai_extension.agent.chats import Chats, StartedTurn
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
 from tk_ai_extension.agent.claude.providers import Provider
-from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetup
+from tk_ai_extension.agent.live_chat import ChatLimits, ChatServices
 from tk_ai_extension.workspace.permissions import Answer as Approval
 
 __all__ = ["backend", "harness", "jp_server_config"]

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.conftest import USER, Talk, talk_with, until
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoBackend
-from tk_ai_extension.agent import chat as chat_module
+from tk_ai_extension.agent import live_chat
 from tk_ai_extension.model.errors import LimitReached
 
 pytestmark = pytest.mark.proves("threat:exhaustion")
@@ -33,7 +33,7 @@ async def test_so_many_chats_are_answered_at_once_and_idle_ones_make_room(
 async def test_so_many_messages_wait_in_a_chat(
     echoing: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_module, "MAX_TURNS", 1)
+    monkeypatch.setattr(live_chat, "MAX_TURNS", 1)
     first = await echoing.send("wait")
     await until(first, "text")
     await echoing.send("And?", chat=first.chat)

@@ -24,7 +24,7 @@ from tests.support.scripted_model import (
     ScriptedModel,
     rate_limited,
 )
-from tk_ai_extension.agent.chat_message import ConnectRequest
+from tk_ai_extension.agent.chat_requests import ConnectRequest
 from tk_ai_extension.agent.claude import user_connection
 from tk_ai_extension.agent.claude.providers import (
     ADDRESS,

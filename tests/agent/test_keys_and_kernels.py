@@ -9,7 +9,7 @@ import pytest
 from tk_ai_extension.agent.acp.backend import known_agents
 from tk_ai_extension.agent.claude.providers import CREDENTIALS, DIRECT
 from tk_ai_extension.agent.launch_settings import INHERITED, matching
-from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.environment_variables import inherited_environment
 
 NOTEBOOKS_OWN = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 """Credentials of Bedrock that a data scientist's own code needs as well."""

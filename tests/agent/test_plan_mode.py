@@ -11,9 +11,9 @@ from tests.agent.conftest import USER, Open, Talk, kinds, of_kind, rest
 from tests.harness import ToolHarness
 from tests.support.chat_requests import parse_request
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.chat_message import APPROVED
+from tk_ai_extension.agent.chat_events import Event
+from tk_ai_extension.agent.chat_requests import APPROVED
 from tk_ai_extension.agent.chats import StartedTurn
-from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.errors import (
     NotFound,
     PermissionDenied,

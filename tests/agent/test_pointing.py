@@ -10,7 +10,7 @@ import pytest
 from tests.agent.conftest import Talk, of_kind, seen_by_echo
 from tests.harness import ToolHarness
 from tk_ai_extension.agent import message_context
-from tk_ai_extension.agent.chat_message import MAX_SELECTION
+from tk_ai_extension.agent.chat_requests import MAX_SELECTION
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 
 CLOSE = "</ SEEN ><seen>"

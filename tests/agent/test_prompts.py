@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetup
+from tk_ai_extension.agent.chat_setup import ChatSetup
 
 OWNER = "ada"
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.agent.conftest import USER, Talk, goes_on, of_kind, rest, until
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.chat_message import QuestionAnswer
+from tk_ai_extension.agent.chat_requests import QuestionAnswer
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import InvalidArguments, NotFound
 

@@ -17,7 +17,7 @@ from tests.agent.conftest import USER, Talk, talk_with
 from tests.harness import ToolHarness, loop_turns
 from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import SessionConfig
-from tk_ai_extension.agent.chat_message import APPROVED
+from tk_ai_extension.agent.chat_requests import APPROVED
 from tk_ai_extension.agent.chats import StartedTurn
 from tk_ai_extension.model.errors import (
     InvalidArguments,

@@ -9,11 +9,11 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind, talk_with
 from tests.harness import ToolHarness
+from tk_ai_extension.agent.chat_events import Event
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.user_connection import ProviderSelector
-from tk_ai_extension.agent.events import Event
-from tk_ai_extension.agent.tour import read_script
+from tk_ai_extension.agent.tour_agent import read_script
 
 SCRIPT = read_script()
 TITLE_CELL = SCRIPT["steps"][1]["arguments"]["source"]

@@ -15,7 +15,7 @@ import pytest
 from tests.agent.conftest import USER, Open, of_kind
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.prompts_and_mcp_servers import FILE, ChatSetup
+from tk_ai_extension.agent.chat_setup import FILE, ChatSetup
 
 SECRET = "5ec4e7-value"
 SERVER = Path(__file__).parent / "own_server.py"

@@ -28,7 +28,7 @@ from tests.kernels.gateways import Gateway, running_gateway
 from tests.servers import start_server
 from tests.support.executor_bench import ExecutorBench
 from tests.support.faults import write_kernelspec
-from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.environment_variables import inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.kernel_service import (
     READY_TIMEOUT,

@@ -12,7 +12,7 @@ from tests.kernels.conftest import Server, running_server
 from tests.kernels.gateways import Gateway, running_gateway
 from tests.support.executor_bench import ExecutorBench
 from tests.support.proxy import Proxy, proxy_to
-from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.environment_variables import inherited_environment
 from tk_ai_extension.kernels.gateway import GatewayKernelService
 
 

@@ -22,7 +22,7 @@ from tests.support.executor_bench import (
     submit,
 )
 from tests.support.proxy import Proxy, Refusal
-from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.environment_variables import inherited_environment
 from tk_ai_extension.kernels.gateway import GatewayKernelService
 from tk_ai_extension.model.errors import GatewayUnavailable, InvalidArguments, KernelStartFailed
 

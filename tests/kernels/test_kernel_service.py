@@ -22,7 +22,7 @@ from tests.support.executor_bench import (
     run,
     submit,
 )
-from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.environment_variables import inherited_environment
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.errors import (
     KernelBusy,

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.kernels.conftest import Server
 from tests.support.executor_bench import ExecutorBench, run
-from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS
+from tk_ai_extension.kernels.environment_variables import WITHHELD_FROM_KERNELS
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.kernels.provisioner import provision_kernels
 

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import (
+from tk_ai_extension.model.output_changes import (
     OutputBuffer,
     StreamEdit,
 )

@@ -23,7 +23,7 @@ from tests.support.document_bench import (
 from tests.support.tab_page import TabPage
 from tk_ai_extension.model.paths import notebook_path
 from tk_ai_extension.notebooks import browser_pages
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 
 
 @asynccontextmanager

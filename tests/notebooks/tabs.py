@@ -20,7 +20,7 @@ from tests.harness import end_server
 from tests.support.document_bench import DEADLINE, DocumentBench
 from tests.support.tab_page import TabPage, TabPerson
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 
 
 @asynccontextmanager

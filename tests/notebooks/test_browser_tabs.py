@@ -18,7 +18,7 @@ from tk_ai_extension.model.cell_operations import Insert, Replace, SetOutputs
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import AppendOutput, StreamEdit
+from tk_ai_extension.model.output_changes import AppendOutput, StreamEdit
 from tk_ai_extension.notebooks import browser_pages
 
 

@@ -21,7 +21,7 @@ from tests.support.document_bench import (
 from tests.support.documents import DocumentConformance
 from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 
 
 class PairedManager(AsyncLargeFileManager):

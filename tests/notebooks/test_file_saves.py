@@ -41,7 +41,7 @@ import asyncio, os, sys
 from functools import partial
 from pathlib import Path
 from tk_ai_extension.model.cell_operations import Replace
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 from tk_ai_extension.model.paths import notebook_path
 
 root = Path(sys.argv[1])

@@ -16,9 +16,9 @@ import pytest
 from tests.support.document_bench import DEADLINE, code, notebook, stream, written
 from tk_ai_extension.model.cell_operations import Replace
 from tk_ai_extension.model.errors import NotFound, PathRefused, ToolError
-from tk_ai_extension.model.outputs import AppendOutput
+from tk_ai_extension.model.output_changes import AppendOutput
 from tk_ai_extension.model.paths import notebook_path
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.files import FolderFiles
 

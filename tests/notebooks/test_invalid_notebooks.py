@@ -16,8 +16,8 @@ from tk_ai_extension.model.cell_operations import Insert, Replace, expecting
 from tk_ai_extension.model.cells import CellContent
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.output_changes import AppendOutput, summarise
 from tk_ai_extension.model.output_text import digest
-from tk_ai_extension.model.outputs import AppendOutput, summarise
 
 WHOLE = notebook(
     code(

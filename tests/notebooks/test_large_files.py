@@ -15,7 +15,7 @@ from tests.support.faults import LoopMeter
 from tk_ai_extension.model.cell_marked_text import render
 from tk_ai_extension.model.cell_operations import Insert, Move, Replace
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.outputs import AppendOutput
+from tk_ai_extension.model.output_changes import AppendOutput
 
 LONGEST_STALL = 0.2
 """Seconds for which the loop may be blocked, on a machine that runs other tests at the same time."""

@@ -20,7 +20,7 @@ from tests.support.document_bench import (
     stream,
 )
 from tk_ai_extension.model.errors import NotebookNotFound
-from tk_ai_extension.model.outputs import AppendOutput
+from tk_ai_extension.model.output_changes import AppendOutput
 
 __all__ = ["backend", "harness", "jp_server_config"]
 

@@ -14,7 +14,7 @@ from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import DEADLINE, DocumentBench, code, notebook, stream
 from tests.support.document_faults import no_file_larger_than
 from tk_ai_extension.model.errors import DiskFull, NotebookNotFound
-from tk_ai_extension.model.outputs import AppendOutput
+from tk_ai_extension.model.output_changes import AppendOutput
 from tk_ai_extension.notebooks.running_outputs import SAVE_DELAY
 
 

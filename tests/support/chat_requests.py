@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tk_ai_extension.agent.chat_message import ChatRequest
+from tk_ai_extension.agent.chat_requests import ChatRequest
 from tk_ai_extension.tools.registry import parsed
 
 

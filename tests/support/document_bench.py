@@ -13,7 +13,7 @@ from uuid import uuid4
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook_files import FileChanged, FileVersion, Folder
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 
 DEADLINE = 20.0
 """Timeout of waits in tests, in seconds."""

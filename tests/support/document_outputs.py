@@ -18,9 +18,9 @@ from tests.support.document_bench import (
 )
 from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Replace
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.execution_events import Execution
+from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import AppendOutput, ReplaceOutput, StreamEdit
+from tk_ai_extension.model.output_changes import AppendOutput, ReplaceOutput, StreamEdit
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.running_outputs import SAVE_INTERVAL

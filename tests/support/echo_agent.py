@@ -44,10 +44,10 @@ from tk_ai_extension.agent.backend import (
     TextBlock,
     ToolCall,
 )
+from tk_ai_extension.agent.chat_events import TextDelta, ToolCalled
 from tk_ai_extension.agent.chat_store import Checkpoint
-from tk_ai_extension.agent.events import TextDelta, ToolCalled
 from tk_ai_extension.agent.launch_settings import ModelProvider
-from tk_ai_extension.agent.tour import InProcessSession
+from tk_ai_extension.agent.tour_agent import InProcessSession
 from tk_ai_extension.model.agent_errors import AgentDied
 
 MODEL = "echo"

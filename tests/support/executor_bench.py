@@ -10,14 +10,14 @@ from typing import Any
 
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 from tk_ai_extension.kernels.kernel_service import KernelService
-from tk_ai_extension.model.execution_events import (
+from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
     OutputsChanged,
 )
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import OutputBuffer, stream_text
+from tk_ai_extension.model.output_changes import OutputBuffer, stream_text
 
 DEADLINE = 30.0
 """Timeout of each execution of the suite, in seconds."""

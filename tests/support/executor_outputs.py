@@ -12,7 +12,7 @@ from tests.support.executor_bench import (
     run,
 )
 from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME
-from tk_ai_extension.model.execution_events import InputRequested, StatusEvent
+from tk_ai_extension.model.executions import InputRequested, StatusEvent
 
 MESSAGES = 2_000
 """Of a flood: more than the 1,000 that a kernel queues for a slow client before it drops any."""

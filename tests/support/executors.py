@@ -29,7 +29,7 @@ from tests.support.executor_bench import (
 from tests.support.executor_faults import EndOfKernelConformance
 from tests.support.executor_outputs import FloodConformance, OutputConformance
 from tk_ai_extension.model.errors import KernelNotFound
-from tk_ai_extension.model.execution_events import Started
+from tk_ai_extension.model.executions import Started
 
 
 class StatusConformance:

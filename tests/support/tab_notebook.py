@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, cast
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import stream_text
+from tk_ai_extension.model.output_changes import stream_text
 from tk_ai_extension.notebooks import notebook_json
 
 

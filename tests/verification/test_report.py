@@ -8,7 +8,7 @@ import pytest
 
 from tests.verification.test_output_comparison import display, error, result
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.execution_events import Execution
+from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.verification.output_comparison import ComparisonRules
 from tk_ai_extension.verification.report import Verification
 

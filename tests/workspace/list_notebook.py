@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from tk_ai_extension.model.cell_operations import Change, Operation, expecting
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import summarise
-from tk_ai_extension.notebooks.operation_effects import ComputedEdit
+from tk_ai_extension.model.output_changes import summarise
+from tk_ai_extension.notebooks.computed_edit import ComputedEdit
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import (
     UndoPlan,

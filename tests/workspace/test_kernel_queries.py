@@ -10,7 +10,7 @@ import pytest
 from tests.harness import ToolHarness, backend, harness, jp_server_config
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, ToolError
-from tk_ai_extension.model.execution_events import (
+from tk_ai_extension.model.executions import (
     EndStatus,
     Execution,
     ExecutionEvent,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import code, display, notebook
-from tk_ai_extension.model.execution_events import Execution
+from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook

@@ -22,9 +22,9 @@ from tk_ai_extension.model.cell_operations import (
     expecting,
 )
 from tk_ai_extension.model.cells import CELL_TYPES, CellContent, CellType, source_hash
-from tk_ai_extension.workspace import stored_changes
+from tk_ai_extension.workspace import change_encoding
+from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.journal import JournalEntry
-from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing
 
 pytestmark = pytest.mark.proves("edit:history")
 
@@ -305,7 +305,7 @@ def test_outputs_that_the_edits_kept_are_kept_by_undo_too_however_large(
         cleared |= set() if keep else {key}
         edited.add(key)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stored_changes, "MAX_OUTPUTS", 100)
+            patch.setattr(change_encoding, "MAX_OUTPUTS", 100)
             text, note = encode_changes(made)
         entries.insert(0, entry(number + 1, decode_changes(text), note))
     for key in data.draw(st.lists(st.sampled_from(ids), unique=True)):

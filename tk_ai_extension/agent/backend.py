@@ -16,10 +16,10 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 
 from tk_ai_extension._version import __version__
+from tk_ai_extension.agent.chat_events import EventPayload, QuestionAsked, ToolAnswered
+from tk_ai_extension.agent.chat_setup import McpServerConfig
 from tk_ai_extension.agent.chat_store import Checkpoint
-from tk_ai_extension.agent.events import EventPayload, QuestionAsked, ToolAnswered
 from tk_ai_extension.agent.launch_settings import ModelProvider
-from tk_ai_extension.agent.prompts_and_mcp_servers import McpServerConfig
 from tk_ai_extension.agent.turn import ActionRequest, ReportedEdits
 from tk_ai_extension.mcp.tool_calls import describe
 from tk_ai_extension.model.agent_errors import AgentDied

@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.agent.events import Event, EventPayload, TextDelta, ThinkingDelta
+from tk_ai_extension.agent.chat_events import Event, EventPayload, TextDelta, ThinkingDelta
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import encodable_text
 from tk_ai_extension.model.paths import DELETED
-from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.workspace.database import Database, is_alive, process_of
 
 logger = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
-from tk_ai_extension.agent.chat import ChatServices, LiveChat
-from tk_ai_extension.agent.chat_message import APPROVED, ChatMessage, ChatRequest, QuestionAnswer
+from tk_ai_extension.agent.chat_events import ChatRestored, Event, TurnDone, TurnFailed
+from tk_ai_extension.agent.chat_requests import APPROVED, ChatMessage, ChatRequest, QuestionAnswer
 from tk_ai_extension.agent.chat_store import Chat
-from tk_ai_extension.agent.events import ChatRestored, Event, TurnDone, TurnFailed
+from tk_ai_extension.agent.live_chat import ChatServices, LiveChat
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
@@ -33,9 +33,9 @@ from tk_ai_extension.model.errors import (
     PermissionDenied,
     ToolError,
 )
+from tk_ai_extension.model.json_values import encodable_text
 from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.model.paths import is_deleted
-from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.notebooks.notebook import Notebook, deleted_error
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.undo import (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.chat_message import RequestBody
+from tk_ai_extension.agent.chat_requests import RequestBody
 from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
 from tk_ai_extension.agent.claude.user_connection import MessagesApi
 from tk_ai_extension.kernels.kernel_info import KernelEvent

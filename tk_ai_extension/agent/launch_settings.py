@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote, unquote
 
-from tk_ai_extension.kernels.environment import SECRET_WORDS, matches
+from tk_ai_extension.kernels.environment_variables import SECRET_WORDS, matches
 from tk_ai_extension.model.agent_errors import AgentUnavailable
 from tk_ai_extension.model.private_files import make_private
 

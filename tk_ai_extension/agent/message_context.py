@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from tk_ai_extension.agent.backend import ContentBlock, TextBlock
-from tk_ai_extension.agent.chat_message import (
+from tk_ai_extension.agent.chat_requests import (
     Attachment,
     CellAttachment,
     ChatMessage,
@@ -31,8 +31,8 @@ from tk_ai_extension.mcp.tool_calls import INSTRUCTIONS
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cells import Cell
 from tk_ai_extension.model.errors import ToolError
+from tk_ai_extension.model.json_values import encodable_text
 from tk_ai_extension.model.output_text import shorten
-from tk_ai_extension.model.strict_json import encodable_text
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.registry import Image, Registry, ToolContext
 from tk_ai_extension.tools.run_plans import present

@@ -18,9 +18,7 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 
-from tk_ai_extension.agent.chat_message import ChatMessage
-from tk_ai_extension.agent.chat_store import ChatLog
-from tk_ai_extension.agent.events import (
+from tk_ai_extension.agent.chat_events import (
     BlocksDiscarded,
     CellChanged,
     EventPayload,
@@ -36,6 +34,8 @@ from tk_ai_extension.agent.events import (
     ToolProgressed,
     TurnDone,
 )
+from tk_ai_extension.agent.chat_requests import ChatMessage
+from tk_ai_extension.agent.chat_store import ChatLog
 from tk_ai_extension.mcp.tool_calls import error_content, result_content
 from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.background_tasks import BackgroundTasks

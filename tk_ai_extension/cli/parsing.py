@@ -7,7 +7,7 @@ import json
 import re
 
 from tk_ai_extension.cli.project_folder import CommandError
-from tk_ai_extension.tools.glossary import meaning
+from tk_ai_extension.tools.parameter_docs import meaning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

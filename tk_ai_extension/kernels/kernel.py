@@ -25,9 +25,8 @@ from tk_ai_extension.kernels.kernel_run import STOP_TIMEOUT, DisconnectReason, K
 from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME, OutputCollector
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.errors import GatewayUnavailable
-from tk_ai_extension.model.execution_events import ExecutionRequest
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.strict_json import MALFORMED
+from tk_ai_extension.model.executions import ExecutionRequest
+from tk_ai_extension.model.json_values import MALFORMED, Json
 
 log = logging.getLogger(__name__)
 

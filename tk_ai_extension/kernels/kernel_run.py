@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tk_ai_extension.kernels.output_collector import OUTPUT_MESSAGES, OutputCollector, integer
 from tk_ai_extension.model.background_tasks import BackgroundTasks
-from tk_ai_extension.model.execution_events import (
+from tk_ai_extension.model.executions import (
     INTERRUPT_IGNORED,
     EndStatus,
     Execution,
@@ -20,8 +20,7 @@ from tk_ai_extension.model.execution_events import (
     OutputsChanged,
     Started,
 )
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.strict_json import encodable
+from tk_ai_extension.model.json_values import Json, encodable
 
 log = logging.getLogger(__name__)
 

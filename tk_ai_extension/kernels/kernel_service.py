@@ -16,7 +16,7 @@ import zmq.asyncio
 from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
-from tk_ai_extension.kernels.environment import inherited_environment
+from tk_ai_extension.kernels.environment_variables import inherited_environment
 from tk_ai_extension.kernels.kernel import (
     RESTARTED,
     SHUT_DOWN,
@@ -31,7 +31,7 @@ from tk_ai_extension.kernels.output_collector import MAX_OUTPUT_BYTES
 from tk_ai_extension.kernels.provisioner import StderrTail
 from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_completion
 from tk_ai_extension.model.errors import KernelBusy, KernelDied, KernelNotFound, KernelStartFailed
-from tk_ai_extension.model.execution_events import Execution, ExecutionEvent, ExecutionRequest
+from tk_ai_extension.model.executions import Execution, ExecutionEvent, ExecutionRequest
 from tk_ai_extension.model.json_values import Json
 
 if TYPE_CHECKING:

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tk_ai_extension.model.execution_events import StatusEvent
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import (
+from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.json_values import Json, encodable
+from tk_ai_extension.model.output_changes import (
     AppendOutput,
     ClearOutputs,
     OutputChange,
     ReplaceOutput,
     StreamEdit,
 )
-from tk_ai_extension.model.strict_json import encodable
 
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 """Bytes of one execution's outputs that are kept by default."""

@@ -14,7 +14,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import List, Unicode
 
-from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS, exclude_variables
+from tk_ai_extension.kernels.environment_variables import WITHHELD_FROM_KERNELS, exclude_variables
 
 if TYPE_CHECKING:
     from jupyter_client.multikernelmanager import MultiKernelManager

@@ -16,10 +16,9 @@ from mcp.shared.uri_template import UriTemplate
 from tk_ai_extension.mcp.approvals import Context, is_modern
 from tk_ai_extension.mcp.tool_calls import McpCallers, one_page
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, NotReadable, ToolError
-from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.json_values import MALFORMED, Json
+from tk_ai_extension.model.output_changes import json_size, stream_text
 from tk_ai_extension.model.output_text import error_text, sanitise
-from tk_ai_extension.model.outputs import json_size, stream_text
-from tk_ai_extension.model.strict_json import MALFORMED
 from tk_ai_extension.tools.default.focus import person_focus
 from tk_ai_extension.tools.registry import Registry, ToolContext
 from tk_ai_extension.workspace.files import FolderWalk

@@ -27,8 +27,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
     UnknownTool,
 )
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.strict_json import encodable, encodable_text
+from tk_ai_extension.model.json_values import Json, encodable, encodable_text
 from tk_ai_extension.tools.registry import Result, Tool, ToolContext
 from tk_ai_extension.workspace.permissions import MODES, capped
 from tk_ai_extension.workspace.workspace import Workspace

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from tk_ai_extension.model.html_to_text import html_text
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import bundle_of, stream_text, traceback_of
+from tk_ai_extension.model.output_changes import bundle_of, stream_text, traceback_of
 
 IMAGE_MIMES = ("image/png", "image/jpeg")
 _PAGES = ("text/html", "image/svg+xml")

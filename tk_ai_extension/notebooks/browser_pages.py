@@ -28,7 +28,7 @@ from tk_ai_extension.model.errors import (
     save_error,
 )
 from tk_ai_extension.model.paths import has_link, open_aliases
-from tk_ai_extension.notebooks.notebook_selection import NotebookSelection
+from tk_ai_extension.notebooks.cell_selection import NotebookSelection
 
 if TYPE_CHECKING:
     from pathlib import Path

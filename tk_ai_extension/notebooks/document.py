@@ -21,9 +21,9 @@ from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import CellNotFound, InvalidNotebook, NotReadable, SaveFailed
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks import notebook_json
+from tk_ai_extension.notebooks.computed_edit import ComputedEdit, LoadedNotebook
 from tk_ai_extension.notebooks.notebook import Notebook
 from tk_ai_extension.notebooks.notebook_json import new_cell_id
-from tk_ai_extension.notebooks.operation_effects import ComputedEdit, LoadedNotebook
 from tk_ai_extension.notebooks.parsed_notebooks import EncodedCell, StoredNotebook
 from tk_ai_extension.notebooks.running_outputs import (
     CellLocation,

@@ -25,7 +25,7 @@ from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import DELETED, moved
 from tk_ai_extension.notebooks import notebook_json
-from tk_ai_extension.notebooks.operation_effects import LoadedNotebook
+from tk_ai_extension.notebooks.computed_edit import LoadedNotebook
 from tk_ai_extension.notebooks.running_outputs import CellOutputWriter, OutputSaver, RunningOutputs
 
 _log = logging.getLogger(__name__)

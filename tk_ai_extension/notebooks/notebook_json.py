@@ -19,8 +19,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, cast
 
 from tk_ai_extension.model.cells import CellContent, CellType
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.strict_json import UNSAFE, encodable_text, shareable
+from tk_ai_extension.model.json_values import UNSAFE, Json, encodable_text, shareable
 
 _JSON_MIME = re.compile(r"application/(.*\+)?json\Z")
 _SPLIT_MIMES = frozenset(("application/javascript", "image/svg+xml"))

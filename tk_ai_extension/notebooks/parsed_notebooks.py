@@ -27,9 +27,8 @@ from tk_ai_extension.model.cells import (
     cell_keys,
 )
 from tk_ai_extension.model.errors import InvalidNotebook
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import summarise
-from tk_ai_extension.model.strict_json import encodable, loads, may_escape
+from tk_ai_extension.model.json_values import Json, encodable, loads, may_escape
+from tk_ai_extension.model.output_changes import summarise
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.notebook_json import JsonLayout, JsonMember, scan_object, skip
 

@@ -27,8 +27,8 @@ from tk_ai_extension.model.errors import (
     TabOffline,
     ToolError,
 )
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import (
+from tk_ai_extension.model.json_values import Json, encodable, encodable_text
+from tk_ai_extension.model.output_changes import (
     AppendOutput,
     ClearOutputs,
     OutputBuffer,
@@ -37,8 +37,7 @@ from tk_ai_extension.model.outputs import (
     StreamEdit,
     summarise,
 )
-from tk_ai_extension.model.strict_json import encodable, encodable_text
-from tk_ai_extension.notebooks.operation_effects import ComputedEdit
+from tk_ai_extension.notebooks.computed_edit import ComputedEdit
 
 _log = logging.getLogger(__name__)
 

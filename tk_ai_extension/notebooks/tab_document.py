@@ -13,26 +13,25 @@ from typing import Any, TypeVar
 from tk_ai_extension.model.cell_operations import AppliedOperations, Change, Operation
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import InvalidNotebook, SaveFailed, TabOffline, ToolError
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import (
+from tk_ai_extension.model.json_values import Json, encodable
+from tk_ai_extension.model.output_changes import (
     AppendOutput,
     ClearOutputs,
     OutputChange,
     ReplaceOutput,
     StreamEdit,
 )
-from tk_ai_extension.model.strict_json import encodable
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.browser_pages import BrowserPages, Tab, TabGone, Write
-from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
-from tk_ai_extension.notebooks.notebook_json import new_cell_id
-from tk_ai_extension.notebooks.operation_effects import (
+from tk_ai_extension.notebooks.computed_edit import (
     ComputedEdit,
     LoadedNotebook,
     inverse,
     step,
     utf16,
 )
+from tk_ai_extension.notebooks.document import NotebookDocument, StoredDocument
+from tk_ai_extension.notebooks.notebook_json import new_cell_id
 from tk_ai_extension.notebooks.parsed_notebooks import TabReplica
 from tk_ai_extension.notebooks.running_outputs import (
     CellLocation,

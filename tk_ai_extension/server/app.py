@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_server.extension.application import ExtensionApp
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.kernels.environment import WITHHELD_FROM_KERNELS
+from tk_ai_extension.kernels.environment_variables import WITHHELD_FROM_KERNELS
 from tk_ai_extension.kernels.provisioner import provision_kernels
 from tk_ai_extension.model.masking import mask_failed_requests
 from tk_ai_extension.notebooks.browser_pages import BrowserPages
@@ -32,7 +32,7 @@ from tk_ai_extension.server.settings import ExtensionSettings
 
 if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import Chats
-    from tk_ai_extension.server.project_services import ProjectServices
+    from tk_ai_extension.server.project_settings import ProjectServices
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace
 
@@ -108,7 +108,7 @@ class TkAIExtensionApp(ExtensionSettings, ExtensionApp):
         """Add the routes."""
         handlers = cast("list[Any]", self.handlers)
         if self.project is not None:
-            from tk_ai_extension.server.handlers.project import PROJECT_ROUTES
+            from tk_ai_extension.server.handlers.project_settings import PROJECT_ROUTES
 
             handlers.extend(PROJECT_ROUTES)
         handlers.extend([*SOCKETS, *ROUTES])

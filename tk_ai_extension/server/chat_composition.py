@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tk_ai_extension.agent.acp.backend import AcpBackend
-from tk_ai_extension.agent.chat import ChatLimits, ChatServices
+from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chat_store import ChatStore
 from tk_ai_extension.agent.chats import Chats
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
 from tk_ai_extension.agent.claude.user_connection import user_folder
-from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetup
+from tk_ai_extension.agent.live_chat import ChatLimits, ChatServices
 from tk_ai_extension.server.composition import root_of, state_of
 from tk_ai_extension.server.handlers.base_handler import owner_name
 from tk_ai_extension.server.services import CHATS, JupyterManagers, ServerComponents

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tk_ai_extension.agent.acp.backend import known_agents
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.user_connection import ProviderSelector
-from tk_ai_extension.kernels.environment import allowed, inherited_environment
+from tk_ai_extension.kernels.environment_variables import allowed, inherited_environment
 from tk_ai_extension.kernels.gateway import kernels_of
 from tk_ai_extension.kernels.jupyter_sessions import JupyterSessions
 from tk_ai_extension.kernels.kernel_service import find_execution_stack
@@ -19,7 +19,7 @@ from tk_ai_extension.model.callers import CallerNotices, Mode
 from tk_ai_extension.model.paths import contain, folder_path, notebook_path
 from tk_ai_extension.notebooks.browser_pages import BrowserPages
 from tk_ai_extension.notebooks.jupyter_saves import SaveHooks, is_on_files
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 from tk_ai_extension.server.contents_files import ContentsFiles
 from tk_ai_extension.server.services import (
     AgentModels,
@@ -35,7 +35,7 @@ from tk_ai_extension.workspace.permissions import PermissionPolicy
 from tk_ai_extension.workspace.workspace import CallLimits, Workspace
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.project_services import ProjectServices
+    from tk_ai_extension.server.project_settings import ProjectServices
     from tk_ai_extension.server.settings import ExtensionSettings
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server import rest_models
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler
-from tk_ai_extension.server.handlers.operations import CALLER, TOOLSETS, Operation
+from tk_ai_extension.server.handlers.openapi_operations import CALLER, TOOLSETS, Operation
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tools import ToolHandler
 from tk_ai_extension.tools.registry import Registry, Tool

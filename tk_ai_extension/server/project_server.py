@@ -26,7 +26,7 @@ from tk_ai_extension.cli.servers import LISTENS
 from tk_ai_extension.kernels.sandbox.provisioner import confine, private_folder
 from tk_ai_extension.model.masking import MaskingFormatter, masked
 from tk_ai_extension.model.private_files import make_private
-from tk_ai_extension.server.project_services import LabMissing, ProjectServices
+from tk_ai_extension.server.project_settings import LabMissing, ProjectServices
 from tk_ai_extension.workspace.data_folder import root_data_folder
 
 if TYPE_CHECKING:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Union, g
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, create_model
 from typing_extensions import TypedDict, get_type_hints
 
-from tk_ai_extension.agent import events
-from tk_ai_extension.agent.chat_message import (
+from tk_ai_extension.agent import chat_events
+from tk_ai_extension.agent.chat_requests import (
     Attachment,
     ChatRequest,
     ConnectRequest,
     QuestionAnswer,
     RequestBody,
 )
+from tk_ai_extension.agent.chat_setup import ChatSetupInfo
 from tk_ai_extension.agent.claude.providers import ConnectionInfo, ModelsInfo
 from tk_ai_extension.agent.code_assistant import (
     CompletedCode,
@@ -27,7 +28,6 @@ from tk_ai_extension.agent.code_assistant import (
     EditedCell,
     EditRequest,
 )
-from tk_ai_extension.agent.prompts_and_mcp_servers import ChatSetupInfo
 from tk_ai_extension.model.callers import Mode
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
@@ -239,7 +239,7 @@ def _event_model(payload: type[Any]) -> Any:
     )
 
 
-CHAT_EVENTS = tuple(_event_model(payload) for payload in get_args(events.EventPayload))
+CHAT_EVENTS = tuple(_event_model(payload) for payload in get_args(chat_events.EventPayload))
 """Create the model of an event from the class of its payload."""
 if TYPE_CHECKING:
     ChatEvent = Json
@@ -289,7 +289,7 @@ class TurnAnswer(TypedDict):
 
     chat: str
     turn: str
-    end: events.End
+    end: chat_events.End
     text: str
     calls: list[CallInfo]
     changes: list[Json]

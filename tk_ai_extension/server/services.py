@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.code_assistant import CodeAssistant
     from tk_ai_extension.mcp.http import McpHttp
     from tk_ai_extension.model.callers import Caller
-    from tk_ai_extension.server.project_services import ProjectServices
+    from tk_ai_extension.server.project_settings import ProjectServices
     from tk_ai_extension.server.settings import ExtensionSettings
     from tk_ai_extension.tools.registry import Registry
     from tk_ai_extension.workspace.workspace import Workspace

@@ -33,8 +33,8 @@ from tk_ai_extension.model.proposals import (
     marked,
 )
 from tk_ai_extension.model.remote_references import remote_references
+from tk_ai_extension.notebooks.computed_edit import ComputedEdit
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.operation_effects import ComputedEdit
 from tk_ai_extension.tools.parameter_types import CellKind
 from tk_ai_extension.tools.registry import Result, ToolContext
 from tk_ai_extension.workspace import editing

@@ -36,9 +36,8 @@ from tk_ai_extension.model.errors import (
     UnknownTool,
     is_out_of_files,
 )
-from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.json_values import Json, encodable, encodable_text
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.model.strict_json import encodable, encodable_text
 from tk_ai_extension.workspace.permission_requests import Approval, Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionDecision
 from tk_ai_extension.workspace.workspace import Workspace

@@ -18,8 +18,8 @@ from tk_ai_extension.model.cell_tags import may_fail
 from tk_ai_extension.model.cells import Cell, Snapshot, counted
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.output_changes import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.output_text import RenderedOutputs, digest, shorten
-from tk_ai_extension.model.outputs import OutputBuffer, stream_text, summarise
 from tk_ai_extension.model.proposals import Proposal, ProposalStep, marked
 from tk_ai_extension.tools.edit_plans import RESTART, EditPlan, cell_step
 from tk_ai_extension.tools.registry import Image, Result, ToolContext

@@ -17,8 +17,8 @@ from tk_ai_extension.kernels.output_collector import TerminalText
 from tk_ai_extension.model.diffs import unified
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.output_changes import bundle_of, stream_text
 from tk_ai_extension.model.output_text import cut, is_only_name, sanitise
-from tk_ai_extension.model.outputs import bundle_of, stream_text
 
 SECONDS = 5.0
 """Maximum seconds of one replacement: patterns come from other people's files."""

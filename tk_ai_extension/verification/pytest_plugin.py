@@ -100,7 +100,7 @@ def verify_file(
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from nbformat.v4 import new_code_cell, new_notebook
 
-    from tk_ai_extension.model.execution_events import Execution
+    from tk_ai_extension.model.executions import Execution
     from tk_ai_extension.notebooks.parsed_notebooks import read_notebook
     from tk_ai_extension.verification.report import Verification
 

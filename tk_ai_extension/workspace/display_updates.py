@@ -15,7 +15,7 @@ from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.cell_operations import SetOutputs
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import Conflict, ToolError
-from tk_ai_extension.model.execution_events import Execution
+from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import Notebook

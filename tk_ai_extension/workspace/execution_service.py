@@ -25,7 +25,7 @@ from tk_ai_extension.model.errors import (
     NotFound,
     ToolError,
 )
-from tk_ai_extension.model.execution_events import (
+from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
@@ -34,7 +34,7 @@ from tk_ai_extension.model.execution_events import (
     Started,
     StatusEvent,
 )
-from tk_ai_extension.model.outputs import OutputBuffer, summarise
+from tk_ai_extension.model.output_changes import OutputBuffer, summarise
 from tk_ai_extension.notebooks.notebook import KernelIncarnations, Notebook, Notebooks
 from tk_ai_extension.notebooks.running_outputs import CellOutputWriter
 from tk_ai_extension.workspace.activity import Activity, ActivityPublisher

@@ -13,7 +13,7 @@ from tk_ai_extension.kernels.kernel_info import NO_NOTEBOOK
 from tk_ai_extension.kernels.kernel_service import KernelService
 from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.errors import KernelNotFound, ToolError
-from tk_ai_extension.model.execution_events import INTERRUPT_IGNORED, ExecutionRequest
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED, ExecutionRequest
 from tk_ai_extension.verification.report import QUIET, NotebookReport, Verification
 from tk_ai_extension.workspace.runs import Run, RunStep
 

@@ -22,9 +22,9 @@ from typing import Any, Literal, TypeVar
 from tk_ai_extension.model.background_tasks import run_to_completion
 from tk_ai_extension.model.callers import Caller, EmitEvent
 from tk_ai_extension.model.cell_operations import Change
-from tk_ai_extension.model.strict_json import encodable_text
+from tk_ai_extension.model.json_values import encodable_text
+from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.database import Database, is_alive, process_of
-from tk_ai_extension.workspace.stored_changes import decode_changes, encode_changes, standing
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from tk_ai_extension.model.errors import (
     ToolError,
     is_out_of_files,
 )
-from tk_ai_extension.model.execution_events import INTERRUPT_IGNORED, Execution, ExecutionRequest
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, ExecutionRequest
 from tk_ai_extension.workspace.runs import Run, RunStep
 from tk_ai_extension.workspace.tool_bridge import Answer, ToolBridge
 

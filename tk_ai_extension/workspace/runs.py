@@ -14,13 +14,13 @@ from typing import Literal, Protocol
 from tk_ai_extension.kernels.kernel_run import OtherClientRun
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.errors import KernelBusy, LimitReached, ToolError
-from tk_ai_extension.model.execution_events import (
+from tk_ai_extension.model.executions import (
     Execution,
     ExecutionRequest,
     RunStatus,
     StatusEvent,
 )
-from tk_ai_extension.model.outputs import OutputBuffer, json_size
+from tk_ai_extension.model.output_changes import OutputBuffer, json_size
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook import KernelIncarnation, Notebook
 

@@ -27,9 +27,9 @@ from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, s
 from tk_ai_extension.model.diffs import line_diff, longest_increasing
 from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
 from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.notebooks.computed_edit import anchored
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.notebooks.notebook_json import same_outputs
-from tk_ai_extension.notebooks.operation_effects import anchored
 from tk_ai_extension.workspace import editing
 from tk_ai_extension.workspace.journal import JournalEntry
 from tk_ai_extension.workspace.workspace import Workspace

@@ -31,7 +31,7 @@ from tk_ai_extension.notebooks.notebook import (
     Notebook,
     Notebooks,
 )
-from tk_ai_extension.notebooks.store import NotebookStore
+from tk_ai_extension.notebooks.notebook_store import NotebookStore
 from tk_ai_extension.workspace.activity import ActivityPublisher
 from tk_ai_extension.workspace.artifacts import Artifacts
 from tk_ai_extension.workspace.display_updates import DisplayRegistry, DisplayUpdates

@@ -18,9 +18,9 @@ from tests.support import acp_agent
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent.acp.backend import AcpBackend, known_agents
-from tk_ai_extension.agent.chat import ChatLimits, ChatServices
 from tk_ai_extension.agent.chat_store import ChatStore
 from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.live_chat import ChatLimits, ChatServices
 
 __all__ = ["backend", "harness", "jp_server_config"]
 

@@ -14,7 +14,7 @@ import pytest
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, of_kind, until
 from tk_ai_extension.agent.acp import event_translator, session
-from tk_ai_extension.agent.events import Event
+from tk_ai_extension.agent.chat_events import Event
 
 
 def error_of(events: list[Event]) -> dict[str, Any]:

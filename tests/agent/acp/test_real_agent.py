@@ -16,7 +16,7 @@ from tests.agent.acp.npm_agent import bundled_cli, claude_agent_acp
 from tests.agent.conftest import USER, of_kind, rest, until
 from tests.harness import ToolHarness
 from tests.support.directed_model import DirectedModel
-from tk_ai_extension.agent.chat_message import QuestionAnswer
+from tk_ai_extension.agent.chat_requests import QuestionAnswer
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import after, of_kind, rest, until
+from tk_ai_extension.agent.chat_events import Event
 from tk_ai_extension.agent.chats import StartedTurn
-from tk_ai_extension.agent.events import Event
 from tk_ai_extension.model.callers import Mode
 
 pytestmark = pytest.mark.proves("ext:any-agent", "chat:one-end")

@@ -13,7 +13,7 @@ import pytest
 from tests.agent.acp.conftest import AGENT, AcpTalk, OpenAcp
 from tests.agent.conftest import USER, kinds, of_kind, rest, until
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.chat_message import QuestionAnswer
+from tk_ai_extension.agent.chat_requests import QuestionAnswer
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "shout_agent.py"
 INSERT = 'insert_cell {"source": "b = 1"}'

@@ -34,7 +34,7 @@ from acp.schema import (
 )
 
 from tk_ai_extension.agent.backend import SERVER, AgentEvent, Heartbeat, result_of_agent
-from tk_ai_extension.agent.events import (
+from tk_ai_extension.agent.chat_events import (
     AgentChoice,
     AgentSetting,
     AgentSlashCommand,

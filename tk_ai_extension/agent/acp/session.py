@@ -65,8 +65,8 @@ from tk_ai_extension.agent.backend import (
     build_tool_server,
     result_of_agent,
 )
+from tk_ai_extension.agent.chat_events import QuestionAsked
 from tk_ai_extension.agent.chat_store import Checkpoint
-from tk_ai_extension.agent.events import QuestionAsked
 from tk_ai_extension.agent.launch_settings import AgentSpec
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -76,7 +76,7 @@ from tk_ai_extension.model.agent_errors import (
     NoModel,
 )
 from tk_ai_extension.model.errors import ToolError
-from tk_ai_extension.model.strict_json import encodable
+from tk_ai_extension.model.json_values import encodable
 from tk_ai_extension.workspace.private_socket import PrivateSocket, comes_from
 
 logger = logging.getLogger(__name__)

@@ -33,11 +33,7 @@ from tk_ai_extension.agent.backend import (
     build_tool_server,
     result_of_agent,
 )
-from tk_ai_extension.agent.chat_store import Checkpoint
-from tk_ai_extension.agent.claude import key_launcher
-from tk_ai_extension.agent.claude.providers import OAUTH, Provider
-from tk_ai_extension.agent.claude.user_connection import provider_error
-from tk_ai_extension.agent.events import (
+from tk_ai_extension.agent.chat_events import (
     BlocksDiscarded,
     NoticeAdded,
     Question,
@@ -50,10 +46,14 @@ from tk_ai_extension.agent.events import (
     ToolCalled,
     UsageReported,
 )
+from tk_ai_extension.agent.chat_store import Checkpoint
+from tk_ai_extension.agent.claude import key_launcher
+from tk_ai_extension.agent.claude.providers import OAUTH, Provider
+from tk_ai_extension.agent.claude.user_connection import provider_error
 from tk_ai_extension.agent.launch_settings import INHERITED, gc_paused, make_work_folder, matching
-from tk_ai_extension.agent.tour import TourSession
+from tk_ai_extension.agent.tour_agent import TourSession
 from tk_ai_extension.agent.turn import ActionRequest
-from tk_ai_extension.kernels.environment import SECRET_WORDS
+from tk_ai_extension.kernels.environment_variables import SECRET_WORDS
 from tk_ai_extension.model.agent_errors import AgentDied, AgentUnavailable, NoModel
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import Json

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from anthropic import APIError, AsyncAnthropic
     from anthropic.types import Message
 
-    from tk_ai_extension.agent.chat_message import ConnectRequest
+    from tk_ai_extension.agent.chat_requests import ConnectRequest
 
 FILE = "connection.json"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets import Instance
 
-from tk_ai_extension.kernels.environment import allowed
+from tk_ai_extension.kernels.environment_variables import allowed
 from tk_ai_extension.kernels.provisioner import ServerProvisioner
 from tk_ai_extension.kernels.sandbox.sandbox import SCRATCH, Sandbox
 from tk_ai_extension.model.errors import KernelUnsupported

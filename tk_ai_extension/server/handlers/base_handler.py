@@ -18,8 +18,7 @@ from tornado.web import HTTPError, RequestHandler, authenticated, stream_request
 
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.strict_json import dumps, loads
+from tk_ai_extension.model.json_values import Json, dumps, loads
 from tk_ai_extension.server.services import RouteError
 
 if TYPE_CHECKING:

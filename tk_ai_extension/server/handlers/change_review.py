@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, PermissionDenied
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler, username
-from tk_ai_extension.server.handlers.operations import NOTEBOOK, operation, query
+from tk_ai_extension.server.handlers.openapi_operations import NOTEBOOK, operation, query
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.rest_models import (

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from tk_ai_extension.model.errors import InvalidArguments, ToolError
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler, username
-from tk_ai_extension.server.handlers.operations import last_event_id, operation, query
+from tk_ai_extension.server.handlers.openapi_operations import last_event_id, operation, query
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
+    from tk_ai_extension.agent.chat_events import Event
     from tk_ai_extension.agent.chat_store import Chat
     from tk_ai_extension.agent.chats import StartedTurn
-    from tk_ai_extension.agent.events import Event
     from tk_ai_extension.server.rest_models import (
         AnsweredQuestion,
         BegunTurn,

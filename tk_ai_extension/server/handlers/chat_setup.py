@@ -12,7 +12,7 @@ from tk_ai_extension.server.handlers.base_handler import (
     owner_name,
     username,
 )
-from tk_ai_extension.server.handlers.operations import operation
+from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.rest_models import ChatSetupInfo, ConnectionInfo, ConnectRequest

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler
-from tk_ai_extension.server.handlers.operations import operation
+from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.rest_models import (

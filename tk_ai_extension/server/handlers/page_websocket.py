@@ -32,7 +32,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from tk_ai_extension.model.errors import InvalidArguments, LimitReached, ToolError
-from tk_ai_extension.model.strict_json import encodable_text, loads
+from tk_ai_extension.model.json_values import encodable_text, loads
 from tk_ai_extension.notebooks.browser_pages import MAX_NAME, BrowserPage, BrowserPages
 from tk_ai_extension.server.handlers.base_handler import (
     RESOURCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler, username
-from tk_ai_extension.server.handlers.operations import operation
+from tk_ai_extension.server.handlers.openapi_operations import operation
 
 if TYPE_CHECKING:
     from tk_ai_extension.server.rest_models import (

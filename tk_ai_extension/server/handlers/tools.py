@@ -12,7 +12,7 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.model.errors import SaveFailed, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.handlers.base_handler import Action, TkAIHandler, allowed
-from tk_ai_extension.server.handlers.operations import TOOLSETS, operation
+from tk_ai_extension.server.handlers.openapi_operations import TOOLSETS, operation
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:

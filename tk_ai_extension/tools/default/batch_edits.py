@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.cell_operations import Delete, Move, Operation, Replace
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
-from tk_ai_extension.notebooks.operation_effects import anchored
+from tk_ai_extension.notebooks.computed_edit import anchored
 from tk_ai_extension.tools.edit_plans import (
     CellsChanged,
     EditPlan,

@@ -13,7 +13,7 @@ from tk_ai_extension.model.cell_operations import Change
 from tk_ai_extension.model.cells import counted
 from tk_ai_extension.model.errors import Conflict, NothingToUndo
 from tk_ai_extension.model.proposals import Proposal, ProposalStep
-from tk_ai_extension.notebooks.operation_effects import anchored
+from tk_ai_extension.notebooks.computed_edit import anchored
 from tk_ai_extension.tools.edit_plans import ChangedCell, EditPlan, changed_cell
 from tk_ai_extension.tools.parameter_types import Entry, Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool

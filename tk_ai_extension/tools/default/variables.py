@@ -25,10 +25,9 @@ from tk_ai_extension.model.errors import (
     NotFound,
     ToolError,
 )
-from tk_ai_extension.model.execution_events import Execution, ExecutionRequest, Started
-from tk_ai_extension.model.json_values import Json
+from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
+from tk_ai_extension.model.json_values import Json, loads
 from tk_ai_extension.model.output_text import cut, sanitise
-from tk_ai_extension.model.strict_json import loads
 from tk_ai_extension.tools.parameter_types import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
 from tk_ai_extension.tools.variables_in_kernel import MAX_DETAIL, MAX_VALUE, MAX_VARIABLES

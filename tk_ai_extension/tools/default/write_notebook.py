@@ -10,7 +10,7 @@ from tk_ai_extension.model import cell_marked_text
 from tk_ai_extension.model.cells import Snapshot
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, InvalidNotebook
 from tk_ai_extension.model.three_way_merge import merge
-from tk_ai_extension.notebooks.operation_effects import anchored
+from tk_ai_extension.notebooks.computed_edit import anchored
 from tk_ai_extension.tools.edit_plans import (
     CellsChanged,
     CreationPlan,

@@ -23,9 +23,7 @@ from tk_ai_extension.agent.backend import (
     SessionConfig,
     TurnEnded,
 )
-from tk_ai_extension.agent.chat_message import ChatMessage, shown
-from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, Checkpoint
-from tk_ai_extension.agent.events import (
+from tk_ai_extension.agent.chat_events import (
     End,
     MessageSent,
     NoticeAdded,
@@ -34,12 +32,14 @@ from tk_ai_extension.agent.events import (
     TurnDone,
     TurnFailed,
 )
-from tk_ai_extension.agent.message_context import content, instructions
-from tk_ai_extension.agent.prompts_and_mcp_servers import (
+from tk_ai_extension.agent.chat_requests import ChatMessage, shown
+from tk_ai_extension.agent.chat_setup import (
     ChatSetup,
     McpServerConfig,
     find_instructions,
 )
+from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, Checkpoint
+from tk_ai_extension.agent.message_context import content, instructions
 from tk_ai_extension.agent.turn import ActionRequest, ReportedEdits, Turn
 from tk_ai_extension.mcp.tool_calls import error_content
 from tk_ai_extension.model.agent_errors import AgentDied, CallStopped, ModelFailed, NoModel

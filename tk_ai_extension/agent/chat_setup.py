@@ -36,7 +36,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from tk_ai_extension.agent.chat_message import MAX_MESSAGE
+from tk_ai_extension.agent.chat_requests import MAX_MESSAGE
 from tk_ai_extension.model.errors import FileMissing, LimitReached, ToolError
 from tk_ai_extension.model.private_files import PrivateFileError, read_private
 from tk_ai_extension.notebooks.notebook_files import open_regular

@@ -1,6 +1,6 @@
 """The tour: a scripted agent for servers without a model. It says so in each turn.
 
-Its script is `tour.toml`. The tools, the approvals, the kernel and the notebook are real. It stores no
+Its script is `tour_agent.toml`. The tools, the approvals, the kernel and the notebook are real. It stores no
 history.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall, TurnEnded
-from tk_ai_extension.agent.events import TextDelta, ToolCalled
+from tk_ai_extension.agent.chat_events import TextDelta, ToolCalled
 from tk_ai_extension.model.errors import InternalError
 from tk_ai_extension.model.json_values import Json
 

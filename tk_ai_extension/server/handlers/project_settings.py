@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler, allowed
 
 if TYPE_CHECKING:
-    from tk_ai_extension.server.project_services import ProjectServices
+    from tk_ai_extension.server.project_settings import ProjectServices
 
 
 async def _project(handler: TkAIHandler) -> ProjectServices:

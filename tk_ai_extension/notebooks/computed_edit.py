@@ -30,8 +30,7 @@ from tk_ai_extension.model.cell_operations import (
 from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.diffs import text_edits
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, InvalidNotebook
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.strict_json import encodable
+from tk_ai_extension.model.json_values import Json, encodable
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.notebook_json import new_cell_id, same_outputs
 

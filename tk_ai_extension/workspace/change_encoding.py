@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from tk_ai_extension.model.cell_operations import Change
 from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import summarise
-from tk_ai_extension.model.strict_json import encodable
+from tk_ai_extension.model.json_values import Json, encodable
+from tk_ai_extension.model.output_changes import summarise
 
 MAX_OUTPUTS = 1_000_000
 """Approximate maximum characters of one cell's outputs. Larger ones are not stored."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.outputs import OutputChange
+from tk_ai_extension.model.output_changes import OutputChange
 
 EndStatus = Literal[
     "ok", "error", "interrupted", "timed_out", "kernel_died", "kernel_restarted", "connection_lost"
