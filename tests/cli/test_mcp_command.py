@@ -61,6 +61,14 @@ async def test_kernels_stay_when_the_client_goes_and_the_next_one_finds_them(sha
     assert "state" in shared("run", "kept", "-n", "a.ipynb").out
 
 
+def test_the_command_answers_and_ends_when_its_input_ends(shared: Nb) -> None:
+    request = (
+        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+        '"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
+    )
+    assert shared("mcp", stdin=request).json["id"] == 1
+
+
 async def test_a_client_that_is_killed_leaves_the_cell_running(nb: Nb) -> None:
     nb.notebook("a.ipynb", "import time\nprint('began', flush=True)\ntime.sleep(2)\nprint('ended')")
     process = await asyncio.create_subprocess_exec(

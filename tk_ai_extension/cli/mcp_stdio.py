@@ -85,6 +85,8 @@ class _Bridge:
             # Answers to the client's last requests still arrive.
             await self._settled()
             group.cancel_scope.cancel()
+            # What writes the answers ends with its stream, and `stdio_server` waits for it.
+            await self._to_client.aclose()
 
     async def _forward(self, group: TaskGroup, message: SessionMessage) -> None:
         sent = message.message
