@@ -1,8 +1,9 @@
-"""Generate what agents install from the tools: plug-ins, a bundle and an entry of the MCP registry.
+"""Generate what is made of the tools: plug-ins, a bundle, an entry of the MCP registry, the commands of `nb`.
 
     python scripts/integrations.py
 
-writes `integrations`; `tests/interop/test_plugin.py` fails if a file differs from this output.
+writes `integrations` and the file that `nb` reads instead of the registry; `tests/interop/test_plugin.py`
+fails if a file differs from this output.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension._version import __version__
+from tk_ai_extension.cli.special_commands import DEFAULT_TOOLS
 from tk_ai_extension.mcp.resources import PROMPT_TEMPLATES, PromptTemplate
 from tk_ai_extension.mcp.tool_calls import INSTRUCTIONS
 from tk_ai_extension.tools.registry import Registry, Tool
 
 TARGET = Path(__file__).parent.parent / "integrations"
+"""The folder of all files but one."""
 
 NAME = "tk-ai"
 AUTHOR = {"name": "The tk-ai-extension contributors"}
@@ -69,7 +72,7 @@ except FileNotFoundError:
 
 
 def files() -> dict[str, str]:
-    """The text of each file below `integrations`, by path."""
+    """The text of each file, by path below `integrations`."""
     registry = Registry.load(("default",))
     tools = [{"name": tool.name, "description": first_sentence(tool)} for tool in registry]
     plugin = {
@@ -199,8 +202,14 @@ def as_json(value: dict[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+def commands() -> str:
+    """The text of the file with the tools as `nb` describes them."""
+    return json.dumps([tool.for_commands() for tool in Registry.load()], separators=(",", ":"))
+
+
 def main() -> None:
     """Write all files."""
+    Path(DEFAULT_TOOLS).write_text(commands())
     for path, text in files().items():
         target = TARGET / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from tests.interop.test_agents import ADD, BUNDLED, WITHIN, Agent, scripted_code
 from tests.proofs import ROOT
 from tests.support.directed_model import DirectedModel
 from tests.support.scripted_model import MODEL
+from tk_ai_extension.cli.special_commands import DEFAULT_TOOLS
 
 __all__ = ["home", "nb"]
 
@@ -40,6 +41,7 @@ def test_the_files_are_made_of_the_registry() -> None:
         if path.is_file()
     }
     assert found == integrations.files()
+    assert Path(DEFAULT_TOOLS).read_text() == integrations.commands()
 
 
 def run(program: str, *arguments: str, environment: dict[str, str]) -> str:

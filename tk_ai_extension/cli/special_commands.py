@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 MAX_BUDGET = 10_000_000
 """Characters that `nb read` asks for: all of a notebook."""
+
+DEFAULT_TOOLS = os.path.join(os.path.dirname(__file__), "default_tools.json")
+"""The descriptions of the default tools: to import the tools would take five times as long as a command."""
 
 ANSWERS = ("once", "chat", "chat_tool", "notebook", "notebook_tool")
 """Answers that approve a request."""
@@ -576,9 +580,8 @@ def tools_of(context: CommandContext) -> list[dict[str, Any]]:
     found = None if server is None else server.tools()
     if found is not None:
         return found
-    from tk_ai_extension.tools.registry import Registry
-
-    return [tool.for_commands() for tool in Registry.load()]
+    with open(DEFAULT_TOOLS, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def commands_of(tools: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
