@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
-from tests.cli.conftest import Nb, home, nb
+from tests.cli.conftest import Nb, project, shared
 from tests.harness import ToolHarness, backend, harness, jp_server_config
 
-__all__ = ["backend", "harness", "home", "jp_server_config", "nb"]
+__all__ = ["backend", "harness", "jp_server_config", "project", "shared"]
 
 CASES = Path(__file__).parent / "data" / "cases"
 
@@ -42,12 +42,12 @@ def shown(notebook: Any) -> list[str]:
     ("name", "error"), [("error_output_status_ok", "ZeroDivisionError"), ("mathtext", "ValueError")]
 )
 async def test_an_error_output_is_a_failure(
-    nb: Nb, harness: ToolHarness, name: str, error: str
+    shared: Nb, harness: ToolHarness, name: str, error: str
 ) -> None:
     """The kernel replies ok to an exception in a callback after the cell."""
-    ran = nb("run", given(nb.root, name), "--output", "o.ipynb", status=1)
+    ran = shared("run", given(shared.root, name), "--output", "o.ipynb", status=1)
     assert error in ran.out
-    assert error in nb("verify", "x.ipynb", status=1).out
+    assert error in shared("verify", "x.ipynb", status=1).out
     answer = await harness.call("execute_cell", notebook=given(harness.root, name), cell=0)
     assert answer.is_error
     assert error in answer.full_text()
@@ -58,27 +58,27 @@ async def test_an_error_output_is_a_failure(
     [("display_id_shown_twice", ["'100 %'"] * 3), ("execute_result_display_id", ["10"])],
 )
 async def test_each_output_of_a_display_id_shows_its_newest_data(
-    nb: Nb, harness: ToolHarness, name: str, newest: list[str]
+    shared: Nb, harness: ToolHarness, name: str, newest: list[str]
 ) -> None:
-    nb("run", given(nb.root, name))
-    assert shown(nb.read("x.ipynb"))[: len(newest)] == newest
+    shared("run", given(shared.root, name))
+    assert shown(shared.read("x.ipynb"))[: len(newest)] == newest
     await harness.call("execute_cells", notebook=given(harness.root, name), which="all")
     assert shown(harness.on_disk("x.ipynb"))[: len(newest)] == newest
 
 
 @pytest.mark.proves("verify:run")
-def test_parameters_arrive_as_they_are_given(nb: Nb) -> None:
-    (nb.root / "p.yaml").write_text("limit: {a: [.inf, -.inf, .nan, null]}\n")
+def test_parameters_arrive_as_they_are_given(shared: Nb) -> None:
+    (shared.root / "p.yaml").write_text("limit: {a: [.inf, -.inf, .nan, null]}\n")
     for words, value in (
         (("-p", "limit=inf"), "inf"),
         (("-f", "p.yaml"), "{'a': [inf, -inf, nan, None]}"),
     ):
-        nb("run", given(nb.root, "parameter_inf"), "--output", "o.ipynb", *words)
-        assert nb.read("o.ipynb").cells[2].outputs[0].text == f"{value}\n", words
+        shared("run", given(shared.root, "parameter_inf"), "--output", "o.ipynb", *words)
+        assert shared.read("o.ipynb").cells[2].outputs[0].text == f"{value}\n", words
 
 
 async def test_what_a_display_shows_is_read_where_its_text_is_only_a_name(
-    nb: Nb, harness: ToolHarness
+    shared: Nb, harness: ToolHarness
 ) -> None:
     texts = (r"$\frac{a}{b}$", "$\\displaystyle x^2$", "42", "hi", "[image/gif]")
     name = given(harness.root, "rich_repr_hides_content")
@@ -91,16 +91,16 @@ async def test_what_a_display_shows_is_read_where_its_text_is_only_a_name(
     view = (await harness.call("read_notebook", notebook=name, view="reading")).full_text()
     assert all(text in view for text in texts)
     assert "<IPython" not in view
-    nb("open", given(nb.root, "rich_repr_hides_content"))
-    assert texts[0] in nb("exec", "0").out
+    shared("open", given(shared.root, "rich_repr_hides_content"))
+    assert texts[0] in shared("exec", "0").out
 
 
 async def test_an_exception_that_an_output_widget_captures_is_a_failure(
-    nb: Nb, harness: ToolHarness
+    shared: Nb, harness: ToolHarness
 ) -> None:
-    ran = nb("run", given(nb.root, "output_widget_swallows_error"), status=1)
+    ran = shared("run", given(shared.root, "output_widget_swallows_error"), status=1)
     assert "ZeroDivisionError" in ran.out
-    assert "ZeroDivisionError" in (nb.root / "x.ipynb").read_text()
+    assert "ZeroDivisionError" in (shared.root / "x.ipynb").read_text()
     name = given(harness.root, "output_widget_swallows_error")
     answer = await harness.call("execute_cells", notebook=name, which="all")
     assert answer.is_error
@@ -108,27 +108,27 @@ async def test_an_exception_that_an_output_widget_captures_is_a_failure(
     assert "ZeroDivisionError" in (harness.root / name).read_text()
 
 
-async def test_tags_of_cells_count_at_each_interface(nb: Nb, harness: ToolHarness) -> None:
+async def test_tags_of_cells_count_at_each_interface(shared: Nb, harness: ToolHarness) -> None:
     def check(notebook: Any) -> None:
         first, second, third = (cell.outputs for cell in notebook.cells)
         assert first[0].ename == "ZeroDivisionError"
         assert second == []
         assert third[0].text == "three\n"
 
-    nb("run", given(nb.root, "tags_in_run_all"))
-    check(nb.read("x.ipynb"))
-    nb("open", given(nb.root, "tags_in_run_all"))
-    nb("exec", "0-2")
-    check(nb.read("x.ipynb"))
+    shared("run", given(shared.root, "tags_in_run_all"))
+    check(shared.read("x.ipynb"))
+    shared("open", given(shared.root, "tags_in_run_all"))
+    shared("exec", "0-2")
+    check(shared.read("x.ipynb"))
     name = given(harness.root, "tags_in_run_all")
     answer = await harness.call("execute_cells", notebook=name, which="all")
     assert not answer.is_error
     check(harness.on_disk(name))
 
 
-async def test_a_usage_error_is_named_with_its_text(nb: Nb, harness: ToolHarness) -> None:
+async def test_a_usage_error_is_named_with_its_text(shared: Nb, harness: ToolHarness) -> None:
     text = "Line magic function `%nosuchmagic` not found"
-    ran = nb("run", given(nb.root, "usage_error"), status=1)
+    ran = shared("run", given(shared.root, "usage_error"), status=1)
     assert f"UsageError: {text}" in ran.out
     answer = await harness.call("execute_cell", notebook=given(harness.root, "usage_error"), cell=0)
     assert answer.is_error
@@ -136,9 +136,9 @@ async def test_a_usage_error_is_named_with_its_text(nb: Nb, harness: ToolHarness
     assert text in answer.full_text()
 
 
-async def test_a_kernel_named_python_runs(nb: Nb, harness: ToolHarness) -> None:
-    nb("run", given(nb.root, "kernel_named_python"))
-    assert nb.read("x.ipynb").cells[0].outputs[0].text == "1\n"
+async def test_a_kernel_named_python_runs(shared: Nb, harness: ToolHarness) -> None:
+    shared("run", given(shared.root, "kernel_named_python"))
+    assert shared.read("x.ipynb").cells[0].outputs[0].text == "1\n"
     name = given(harness.root, "kernel_named_python")
     await harness.call("use_notebook", notebook=name)
     assert (await harness.call("execute_cell", cell=0)).runs[0].output == "1"

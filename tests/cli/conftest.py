@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import psutil
 import pytest
+
+from tk_ai_extension.cli.servers import Server, ToolFailed
 
 DEADLINE = 60
 """Timeout of a command, in seconds."""
@@ -49,7 +52,6 @@ class Nb:
 
     root: Path
     environment: dict[str, str]
-    hosts: list[int] = field(default_factory=list)
 
     def __call__(
         self,
@@ -135,6 +137,21 @@ class Nb:
                 found.append(process)
         return found
 
+    def clear(self) -> None:
+        """Stops the kernels and removes the notebooks; the host goes on."""
+        for file in Path(self.environment["JUPYTER_RUNTIME_DIR"]).glob("jpserver-*[0-9].json"):
+            known = json.loads(file.read_text())
+            host = Server(known["url"], known["token"])
+            with suppress(ToolFailed):  # A test has killed it.
+                for kernel in host.request("GET", "api/kernels"):
+                    host.request("DELETE", f"api/kernels/{kernel['id']}")
+        (self.root / ".nb" / "nb.json").unlink(missing_ok=True)
+        for path in self.root.iterdir():
+            if not path.is_dir():
+                path.unlink()
+            elif path.name != ".nb":
+                shutil.rmtree(path)
+
     def end(self) -> None:
         """Ends what still runs of this project."""
         while running := self.processes(below=True):
@@ -161,6 +178,16 @@ def environment_in(home: Path) -> dict[str, str]:
     return environment | {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "TERM": "dumb"}
 
 
+@contextmanager
+def project_in(folder: Path, environment: dict[str, str] | None = None) -> Generator[Nb]:
+    """`nb` in a new project below a folder; what runs of it is ended at the end."""
+    root = folder / "project"
+    root.mkdir()
+    command = Nb(root, environment or environment_in(folder / "home"))
+    yield command
+    command.end()
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
     """An environment with the test's Jupyter folders."""
@@ -170,24 +197,25 @@ def home(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def nb(tmp_path: Path, home: dict[str, str]) -> Iterator[Nb]:
     """`nb` in a new project."""
-    root = tmp_path / "project"
-    root.mkdir()
-    command = Nb(root, home)
-    yield command
-    command.end()
+    with project_in(tmp_path, home) as command:
+        yield command
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nb]:
-    """`nb` in one project of a module's tests: its host and kernels go on from one to the next.
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nb]:
+    """The project of `shared`. To start a host takes two processor seconds."""
+    with project_in(tmp_path_factory.mktemp("shared")) as command:
+        yield command
 
-    Each test writes its notebook again, and leaves the host running.
+
+@pytest.fixture
+def shared(project: Nb) -> Iterator[Nb]:
+    """`nb` in a project of all tests of this process: it is empty, and its host may run already.
+
+    What the host knows of a notebook, such as its history, it may know from another test.
     """
-    folder = tmp_path_factory.mktemp("shared")
-    (folder / "project").mkdir()
-    command = Nb(folder / "project", environment_in(folder / "home"))
-    yield command
-    command.end()
+    yield replace(project, environment=dict(project.environment))
+    project.clear()
 
 
 async def once(is_so: Callable[[], object]) -> None:

@@ -21,46 +21,46 @@ async def refused(client: Client, tool: str, **arguments: object) -> tuple[str, 
 
 
 @pytest.mark.proves("perm:approvals", "mcp:permission-required")
-async def test_a_person_in_a_terminal_lets_an_agents_cell_run(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "print(6 * 7)")
-    async with connected(nb, "--mode", "ask") as client:
+async def test_a_person_in_a_terminal_lets_an_agents_cell_run(shared: Nb) -> None:
+    shared.notebook("a.ipynb", "print(6 * 7)")
+    async with connected(shared, "--mode", "ask") as client:
         request, message = await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
         assert f"`nb approve {request}`" in message
-        listed = (await asyncio.to_thread(nb, "approve")).out
+        listed = (await asyncio.to_thread(shared, "approve")).out
         assert "wants to call execute_cell in a.ipynb" in listed
         assert "print(6 * 7)\n" in listed
         assert (
             f"nb approve {request} [--for chat|chat_tool|notebook|notebook_tool]\n"
             f"nb approve {request} --deny [MESSAGE]"
         ) in listed
-        (waits,) = (await asyncio.to_thread(nb, "approve", "--json")).json["permissions"]
+        (waits,) = (await asyncio.to_thread(shared, "approve", "--json")).json["permissions"]
         assert (waits["id"], waits["interface"], waits["effect"]) == (request, "mcp", "EXECUTE")
-        assert "need your approval: 1" in (await asyncio.to_thread(nb, "status")).out
-        assert "Approved" in (await asyncio.to_thread(nb, "approve", request)).out
-        assert "No requests" in (await asyncio.to_thread(nb, "approve")).out
+        assert "need your approval: 1" in (await asyncio.to_thread(shared, "status")).out
+        assert "Approved" in (await asyncio.to_thread(shared, "approve", request)).out
+        assert "No requests" in (await asyncio.to_thread(shared, "approve")).out
         ran = await client.call_tool("execute_cell", {"cell": 0, "notebook": "a.ipynb"})
         assert "42" in text(ran)
         await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
 
 
 @pytest.mark.proves("perm:approvals")
-async def test_an_approval_for_a_notebook_holds_and_a_denial_is_reported(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1")
-    async with connected(nb, "--mode", "ask") as client:
-        insert = {"source": "x = 1", "notebook": "a.ipynb"}
+async def test_an_approval_for_a_notebook_holds_and_a_denial_is_reported(shared: Nb) -> None:
+    shared.notebook("approved.ipynb", "1")
+    async with connected(shared, "--mode", "ask") as client:
+        insert = {"source": "x = 1", "notebook": "approved.ipynb"}
         request, _ = await refused(client, "insert_cell", **insert)
-        assert "+x = 1" in (await asyncio.to_thread(nb, "approve")).out
-        denied = await asyncio.to_thread(nb, "approve", request, "--deny", "--json")
+        assert "+x = 1" in (await asyncio.to_thread(shared, "approve")).out
+        denied = await asyncio.to_thread(shared, "approve", request, "--deny", "--json")
         assert denied.json["answer"] == "deny"
         answer = await client.call_tool("insert_cell", insert)
         assert answer.structured_content["error"]["code"] == "permission_denied"
         request, _ = await refused(client, "insert_cell", **insert)
-        await asyncio.to_thread(nb, "approve", request, "--for", "notebook")
+        await asyncio.to_thread(shared, "approve", request, "--for", "notebook")
         for _ in range(2):
             assert not (await client.call_tool("insert_cell", insert)).is_error
         # Approval to change is not approval to run.
-        await refused(client, "execute_cell", cell=0, notebook="a.ipynb")
-    assert len(nb.read("a.ipynb").cells) == 3
+        await refused(client, "execute_cell", cell=0, notebook="approved.ipynb")
+    assert len(shared.read("approved.ipynb").cells) == 3
 
 
 @pytest.mark.proves("perm:approvals")

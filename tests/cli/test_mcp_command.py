@@ -69,15 +69,17 @@ def test_the_command_answers_and_ends_when_its_input_ends(shared: Nb) -> None:
     assert shared("mcp", stdin=request).json["id"] == 1
 
 
-async def test_a_client_that_is_killed_leaves_the_cell_running(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "import time\nprint('began', flush=True)\ntime.sleep(2)\nprint('ended')")
+async def test_a_client_that_is_killed_leaves_the_cell_running(shared: Nb) -> None:
+    shared.notebook(
+        "killed.ipynb", "import time\nprint('began', flush=True)\ntime.sleep(2)\nprint('ended')"
+    )
     process = await asyncio.create_subprocess_exec(
         *NB,
         "mcp",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        cwd=nb.root,
-        env=nb.environment,
+        cwd=shared.root,
+        env=shared.environment,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -86,7 +88,7 @@ async def test_a_client_that_is_killed_leaves_the_cell_running(nb: Nb) -> None:
         '"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
         '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
         '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_cell",'
-        '"arguments":{"cell":0,"notebook":"a.ipynb"},"_meta":{"progressToken":7}}}\n'
+        '"arguments":{"cell":0,"notebook":"killed.ipynb"},"_meta":{"progressToken":7}}}\n'
     )
     process.stdin.write(call.encode())
     async with asyncio.timeout(30):
@@ -95,10 +97,10 @@ async def test_a_client_that_is_killed_leaves_the_cell_running(nb: Nb) -> None:
                 break
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
-    nb("exec", "0", "-n", "a.ipynb")
-    outputs = nb.read("a.ipynb").cells[0].outputs
+    shared("exec", "0", "-n", "killed.ipynb")
+    outputs = shared.read("killed.ipynb").cells[0].outputs
     assert outputs[0].text == "began\nended\n"
-    assert nb("history", "a.ipynb").out.count(": ok") == 2
+    assert shared("history", "killed.ipynb").out.count(": ok") == 2
 
 
 async def test_toolsets_and_modes_are_chosen_on_the_command_line(shared: Nb) -> None:

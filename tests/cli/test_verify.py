@@ -40,23 +40,23 @@ def result(text: str, count: int) -> dict[str, Any]:
     return {"output_type": "execute_result", "execution_count": count, "data": data, "metadata": {}}
 
 
-@pytest.mark.proves("verify:run", "nb:starts")
-def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(nb: Nb) -> None:
-    path = stored(nb, "a.ipynb", ("x = 6", [], 1), ("x * 7", [result("42", 2)], 2))
+@pytest.mark.proves("verify:run")
+def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(shared: Nb) -> None:
+    path = stored(shared, "same.ipynb", ("x = 6", [], 1), ("x * 7", [result("42", 2)], 2))
     before = path.read_bytes()
-    ended = nb("verify", "a.ipynb")
-    assert ended.out.startswith("a.ipynb: 2 code cells: 2 same (")
+    ended = shared("verify", "same.ipynb")
+    assert ended.out.startswith("same.ipynb: 2 code cells: 2 same (")
     assert ended.err == ""
     assert path.read_bytes() == before
     # No kernel stays.
-    assert len(nb.processes()) == 1
+    assert len(shared.processes()) == 1
 
 
 @pytest.mark.proves("verify:run")
 def test_what_fails_or_differs_is_shown_with_a_diff(shared: Nb) -> None:
     stored(
         shared,
-        "a.ipynb",
+        "differs.ipynb",
         ("print('a')\nprint('b')", [printed("a\nc\n")], 3),
         ("y", [result("1", 1)], 1),
         ("1 / 0", [], 4),
@@ -64,11 +64,11 @@ def test_what_fails_or_differs_is_shown_with_a_diff(shared: Nb) -> None:
         ("y = 1", [], 2),
     )
     # In a running server, next to the notebook's own kernel: its variables do not help.
-    shared("open", "a.ipynb")
+    shared("open", "differs.ipynb")
     shared("run", "y = 1")
     ended = shared("verify", status=1)
     lines = ended.out.splitlines()
-    assert lines[0].startswith("a.ipynb: 5 code cells: 1 differs, 3 failed, 1 not run (")
+    assert lines[0].startswith("differs.ipynb: 5 code cells: 1 differs, 3 failed, 1 not run (")
     assert lines[1:6] == [
         "Cell 1 @cella: stdout differs",
         "  @@ -1,2 +1,2 @@",
@@ -147,15 +147,15 @@ def test_update_stores_what_differs_and_nothing_else(shared: Nb) -> None:
 
 
 @pytest.mark.proves("verify:run")
-def test_update_stores_no_output_of_code_that_changed_during_the_run(nb: Nb) -> None:
+def test_update_stores_no_output_of_code_that_changed_during_the_run(shared: Nb) -> None:
     edit = (
         "from pathlib import Path\nfile = Path('a.ipynb')\n"
         "file.write_text(file.read_text().replace('x =' + ' 1', 'x = 2'))\nprint('new')"
     )
     sources = ("print('a')", edit, "x = 1", "print(x)")
-    path = stored(nb, "a.ipynb", *((each, [printed("old\n")], 1) for each in sources))
-    ended = nb("verify", "a.ipynb", "--update", status=1)
+    path = stored(shared, "a.ipynb", *((each, [printed("old\n")], 1) for each in sources))
+    ended = shared("verify", "a.ipynb", "--update", status=1)
     assert "Not of cell 3-4: the code there or above has since changed" in ended.err
-    cells = nb.read("a.ipynb").cells
+    cells = shared.read("a.ipynb").cells
     assert [cell.outputs[0].text for cell in cells] == ["a\n", "new\n", "old\n", "old\n"]
     assert "x = 2" in path.read_text()
