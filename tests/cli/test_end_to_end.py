@@ -48,7 +48,7 @@ def kill_host(nb: Nb) -> None:
         os.sched_yield()
 
 
-@pytest.mark.proves("nb:persist")
+@pytest.mark.proves("nb:persist", "nb:cleanup")
 def test_a_kernel_ends_with_a_server_that_is_killed_and_the_next_one_starts_another(nb: Nb) -> None:
     nb.notebook("a.ipynb")
     nb("add", "kept = 'state'", "-n", "a.ipynb")
@@ -57,27 +57,21 @@ def test_a_kernel_ends_with_a_server_that_is_killed_and_the_next_one_starts_anot
     assert "NameError" in nb("run", "kept", status=1).out  # any command starts the next host
     assert len(nb("ps", "--json").json["kernels"]) == 1
     assert len(list((nb.root / ".nb" / "kernels").iterdir())) == 1
-    nb("shutdown")
-    assert nb.processes() == []
-
-
-@pytest.mark.proves("nb:persist")
-def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(nb: Nb) -> None:
-    nb("open", "a.ipynb")
-    nb("run", "kept = 'state'")
-    faults.kill(int(nb("run", "import os; print(os.getpid())").out.split()[-1]))
-    assert "Its variables are lost" in nb("run", "1 + 1").out
-    assert "NameError" in nb("run", "kept", status=1).out
-
-
-@pytest.mark.proves("nb:cleanup")
-def test_shutdown_after_a_server_was_killed_removes_only_its_own_files(nb: Nb) -> None:
-    nb("open", "a.ipynb")
+    # A shutdown after another kill removes only its own files.
     (nb.root / ".nb" / "mine.txt").write_text("a person's")
     kill_host(nb)
     nb("shutdown")
     assert nb.processes() == []
     assert [path.name for path in (nb.root / ".nb").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.proves("nb:persist")
+def test_a_kernel_that_was_killed_is_replaced_and_that_is_reported(shared: Nb) -> None:
+    shared("open", "a.ipynb")
+    shared("run", "kept = 'state'")
+    faults.kill(int(shared("run", "import os; print(os.getpid())").out.split()[-1]))
+    assert "Its variables are lost" in shared("run", "1 + 1").out
+    assert "NameError" in shared("run", "kept", status=1).out
 
 
 @pytest.mark.proves("nb:kernelspec")

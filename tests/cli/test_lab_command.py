@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import psutil
 import pytest
 
 from tests.cli.conftest import Nb
-from tests.cli.test_sandbox_option import works
 
 pytestmark = pytest.mark.proves("nb:starts")
 
@@ -30,6 +28,15 @@ def get(url: str, path: str, body: Any = None) -> Any:
         return json.load(answer)
 
 
+def check_that_a_page_without_the_token_gets_nothing(url: str) -> None:
+    parts = urlsplit(url)
+    for path in ("api/kernels", "api/tk-ai/health", "api/tk-ai/project/share"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{parts.scheme}://{parts.netloc}/{path}", timeout=30)
+        refused.value.close()
+        assert refused.value.code in (401, 403), path
+
+
 def test_jupyterlab_is_on_the_server_that_has_the_projects_kernels(nb: Nb) -> None:
     nb.notebook("a.ipynb", "x = 6 * 7")
     nb("open", "a.ipynb")
@@ -39,6 +46,7 @@ def test_jupyterlab_is_on_the_server_that_has_the_projects_kernels(nb: Nb) -> No
     assert "/lab/tree/a.ipynb?token=" in url
     with urllib.request.urlopen(url, timeout=30) as page:
         assert b"JupyterLab" in page.read()
+    check_that_a_page_without_the_token_gets_nothing(url)
     (session,) = get(url, "api/sessions")
     assert session["path"] == "a.ipynb"
     (kernel,) = nb("ps", "--json").json["kernels"]
@@ -53,28 +61,3 @@ def test_jupyterlab_is_on_the_server_that_has_the_projects_kernels(nb: Nb) -> No
     assert nb.processes() == []
     assert not list(runtime.glob("jpserver-*.json"))
     assert not (nb.root / ".nb").exists()
-
-
-@works
-@pytest.mark.proves("nb:sandbox")
-def test_kernels_that_jupyterlab_starts_are_in_the_projects_sandbox(nb: Nb) -> None:
-    nb("open", "--sandbox", "a.ipynb")
-    url = nb("lab", "--no-browser", "--json").json["url"]
-    get(url, "api/kernels", {"name": "python3"})
-    assert len(get(url, "api/kernels")) == 2
-    started = [each.cmdline() for each in psutil.Process(nb.host).children()]
-    assert [
-        each for each in started if "ipykernel_launcher" in each and "bwrap" not in each[0]
-    ] == []
-    nb("shutdown")
-
-
-def test_a_page_without_the_token_gets_nothing(nb: Nb) -> None:
-    nb.notebook("a.ipynb", "1")
-    nb("open", "a.ipynb")
-    parts = urlsplit(nb("lab", "--json").json["url"])
-    for path in ("api/kernels", "api/tk-ai/health", "api/tk-ai/project/share"):
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"{parts.scheme}://{parts.netloc}/{path}", timeout=30)
-        refused.value.close()
-        assert refused.value.code in (401, 403), path

@@ -18,8 +18,8 @@ from tests.servers import ServerProcess
 __all__ = ["attached", "server", "start_server"]
 
 
-@pytest.mark.proves("kernel:python-session", "kernel:bridge", "edit:relative-path")
-async def test_python_and_notebook_work_in_the_projects_folder(nb: Nb) -> None:
+@pytest.mark.proves("kernel:python-session", "kernel:bridge", "edit:relative-path", "nb:cleanup")
+async def test_python_and_notebook_work_in_the_projects_folder_until_its_host_ends(nb: Nb) -> None:
     nb.notebook("deep/a.ipynb", "x = 1")
     async with connected(nb, "--toolsets", "default,omp") as client:
         call = {
@@ -40,14 +40,8 @@ async def test_python_and_notebook_work_in_the_projects_folder(nb: Nb) -> None:
             "python", {"cells": [{"code": "read['source']"}], "cwd": "deep"}
         )
         assert "y = 2" in text(again)
-    assert [cell.source for cell in nb.read("deep/a.ipynb").cells] == ["x = 1", "y = 2"]
-
-
-@pytest.mark.proves("kernel:python-session", "nb:cleanup")
-async def test_session_kernels_end_with_their_host(nb: Nb) -> None:
-    async with connected(nb, "--toolsets", "omp") as client:
-        await client.call_tool("python", {"cells": [{"code": "x = 1"}]})
         assert len(nb.processes()) == 2  # the host and the kernel
+    assert [cell.source for cell in nb.read("deep/a.ipynb").cells] == ["x = 1", "y = 2"]
     os.kill(nb.host, signal.SIGTERM)
     _, alive = await asyncio.to_thread(psutil.wait_procs, nb.processes(), 30)
     assert alive == []

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Nb
+from tests.cli.test_lab_command import get
 from tk_ai_extension.kernels.sandbox.provisioner import private_folder
 from tk_ai_extension.kernels.sandbox.sandbox import probe
 
@@ -97,7 +98,9 @@ def check_a_folder_below(nb: Nb, connect: str) -> None:
 
 @works
 @pytest.mark.proves("nb:sandbox")
-def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, connect: str) -> None:
+def test_neither_another_notebook_nor_another_host_nor_jupyterlab_leads_out_of_it(
+    nb: Nb, connect: str
+) -> None:
     nb("open", "--sandbox", "a.ipynb")
     nb("open", "b.ipynb")
     assert REFUSED in nb("run", connect, status=1).out
@@ -113,14 +116,22 @@ def test_neither_another_notebook_nor_another_host_leads_out_of_it(nb: Nb, conne
     assert REFUSED in nb("run", connect, status=1).out
     nb("stop", "b.ipynb")
     assert REFUSED in nb("run", connect, "-n", "b.ipynb", status=1).out
+    url = nb("lab", "--no-browser", "--json").json["url"]
+    kernels = get(url, "api/kernels")
+    get(url, "api/kernels", {"name": "python3"})
+    assert len(get(url, "api/kernels")) == len(kernels) + 1
+    started = [each.cmdline() for each in psutil.Process(nb.host).children()]
+    assert [
+        each for each in started if "ipykernel_launcher" in each and "bwrap" not in each[0]
+    ] == []
     nb("shutdown")
     assert nb.processes() == []
 
 
 @works
-def test_kernels_that_run_outside_are_not_passed_over(nb: Nb) -> None:
-    nb("open", "a.ipynb")
-    refused = nb("open", "--sandbox", "a.ipynb", status=2)
+def test_kernels_that_run_outside_are_not_passed_over(shared: Nb) -> None:
+    shared("open", "a.ipynb")
+    refused = shared("open", "--sandbox", "a.ipynb", status=2)
     assert "has kernels outside of a sandbox" in refused.err
     assert "`nb shutdown`" in refused.err
 

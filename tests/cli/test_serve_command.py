@@ -42,41 +42,14 @@ def guest(nb: Nb, kernelspec: str, source: str, folder: Path) -> str:
     return ended.stdout.decode()
 
 
-@pytest.mark.proves("nb:serve")
-def test_a_person_sees_what_the_agent_computed_and_the_agent_what_the_person_did(
-    nb: Nb, tmp_path: Path
+async def check_that_vs_code_launches_the_command_itself_with_its_own_key(
+    nb: Nb, tmp_path: Path, spec: dict[str, Any]
 ) -> None:
-    nb("open", "a.ipynb")
-    nb("run", "X = 42")
-    shared = nb("serve", "--json").json
-    assert shared["display_name"] == f"Python (nb shared kernel): {nb.root.name}"
-    assert "42" in guest(nb, shared["kernelspec"], "print(X); Y = X + 1", tmp_path)
-    # The guest has shut its kernel down, and this one lives.
-    assert "43" in nb("run", "Y").out
-    specs = Path(nb.environment["JUPYTER_DATA_DIR"], "kernels")
-    assert [spec.name for spec in specs.iterdir()] == [shared["kernelspec"]]
-    argv = json.loads((specs / shared["kernelspec"] / "kernel.json").read_text())["argv"]
-    assert "{connection_file}" in argv  # VS Code launches it: the relay
-    nb("shutdown")
-    assert list(specs.iterdir()) == []
-    assert not (nb.root / ".nb").exists()
-
-
-@pytest.mark.proves("nb:serve")
-@pytest.mark.parametrize(
-    "options", [(), pytest.param(("--sandbox",), marks=works)], ids=["plain", "in a sandbox"]
-)
-async def test_vs_code_launches_the_command_itself_with_its_own_key(
-    nb: Nb, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    await asyncio.to_thread(nb, "open", "a.ipynb", *options)
-    await asyncio.to_thread(nb, "run", "X = 42")
-    shared = (await asyncio.to_thread(nb, "serve", "--json")).json
-    specs = Path(nb.environment["JUPYTER_DATA_DIR"], "kernels")
-    spec = json.loads((specs / shared["kernelspec"] / "kernel.json").read_text())
+    """It connects to X = 42, in the kernel that is shared."""
     assert spec["interrupt_mode"] == "message"
     file = tmp_path / "kernel-v3.json"
     info = write_connection(file)
+    assert "{connection_file}" in spec["argv"]
     argv = [part.format(connection_file=file) for part in spec["argv"]]
     relay = await asyncio.create_subprocess_exec(
         *argv, cwd=tmp_path, env=nb.environment, stdin=-1, stdout=-1, stderr=-1
@@ -103,18 +76,52 @@ async def test_vs_code_launches_the_command_itself_with_its_own_key(
             await relay.communicate()
     assert "42" in (await asyncio.to_thread(nb, "run", "X")).out
     assert "Invalid Signature" in (nb.root / ".nb" / "relay.log").read_text()
-    await asyncio.to_thread(nb, "shutdown")
-    assert nb.processes() == []
+
+
+def kernelspecs(nb: Nb) -> dict[str, dict[str, Any]]:
+    """What VS Code finds of the kernels that are shared."""
+    folder = Path(nb.environment["JUPYTER_DATA_DIR"], "kernels")
+    return {each.name: json.loads((each / "kernel.json").read_text()) for each in folder.iterdir()}
 
 
 @pytest.mark.proves("nb:serve")
-def test_a_kernel_that_takes_its_place_is_shared_instead(nb: Nb, tmp_path: Path) -> None:
-    nb("open", "a.ipynb")
-    kernelspec = nb("serve", "--json").json["kernelspec"]
-    pid = int(nb("run", "import os; print(os.getpid())").out.split()[-1])
-    faults.kill(pid)
-    nb("run", "pass")
-    nb("run", "X = 'another'")
-    assert "another" in guest(nb, kernelspec, "print(X)", tmp_path)
-    assert "Stopped sharing" in nb("serve", "--off").out
-    assert "Nothing was shared" in nb("serve", "--off").out
+async def test_a_person_sees_what_the_agent_computed_and_the_agent_what_the_person_did(
+    nb: Nb, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(nb, "open", "a.ipynb")
+    await asyncio.to_thread(nb, "run", "X = 42")
+    shared = (await asyncio.to_thread(nb, "serve", "--json")).json
+    assert shared["display_name"] == f"Python (nb shared kernel): {nb.root.name}"
+    name = shared["kernelspec"]
+    assert "42" in await asyncio.to_thread(guest, nb, name, "print(X); Y = X + 1", tmp_path)
+    # The guest has shut its kernel down, and this one lives.
+    assert "43" in (await asyncio.to_thread(nb, "run", "Y")).out
+    specs = kernelspecs(nb)
+    assert list(specs) == [name]
+    await check_that_vs_code_launches_the_command_itself_with_its_own_key(nb, tmp_path, specs[name])
+
+    # A kernel that takes its place is shared instead.
+    pid = (await asyncio.to_thread(nb, "run", "import os; print(os.getpid())")).out.split()[-1]
+    faults.kill(int(pid))
+    await asyncio.to_thread(nb, "run", "pass")
+    await asyncio.to_thread(nb, "run", "X = 'another'")
+    assert "another" in await asyncio.to_thread(guest, nb, name, "print(X)", tmp_path)
+    assert "Stopped sharing" in (await asyncio.to_thread(nb, "serve", "--off")).out
+    assert "Nothing was shared" in (await asyncio.to_thread(nb, "serve", "--off")).out
+    await asyncio.to_thread(nb, "serve")
+    await asyncio.to_thread(nb, "shutdown")
+    assert nb.processes() == []
+    assert kernelspecs(nb) == {}
+    assert not (nb.root / ".nb").exists()
+
+
+@works
+@pytest.mark.proves("nb:serve")
+async def test_a_kernel_in_a_sandbox_is_shared_too(nb: Nb, tmp_path: Path) -> None:
+    await asyncio.to_thread(nb, "open", "a.ipynb", "--sandbox")
+    await asyncio.to_thread(nb, "run", "X = 42")
+    await asyncio.to_thread(nb, "serve")
+    (spec,) = kernelspecs(nb).values()
+    await check_that_vs_code_launches_the_command_itself_with_its_own_key(nb, tmp_path, spec)
+    await asyncio.to_thread(nb, "shutdown")
+    assert nb.processes() == []
