@@ -7,16 +7,19 @@ import json
 import os
 import pty
 import signal
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psutil
 import pytest
+from tornado.netutil import bind_sockets
 
-from tests.cli.conftest import DEADLINE, NB, Ended, Nb, once
+from tests.cli.conftest import DEADLINE, NB, Ended, Nb, once, project_in
 from tests.servers import StartServer, start_server
+from tests.support.messages_api import HOST
 from tests.support.scripted_model import (
     MODEL,
     UNAUTHORIZED,
@@ -38,19 +41,37 @@ DAYS = PLOT | {"question": "Which days?", "multiSelect": True}
 ASKS = ToolUse("AskUserQuestion", {"questions": [PLOT, DAYS]})
 
 
+@pytest.fixture(scope="module")
+def listener() -> Iterator[socket.socket]:
+    """Where the models of all tests listen: their host knows one address."""
+    (listener,) = bind_sockets(0, HOST)
+    with listener:
+        yield listener
+
+
 @pytest.fixture
-async def model() -> AsyncIterator[ScriptedModel]:
-    async with ScriptedModel().running() as model:
+async def model(listener: socket.socket) -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel().running(listener) as model:
         yield model
 
 
+@pytest.fixture(scope="module")
+def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nb]:
+    with project_in(tmp_path_factory.mktemp("chat")) as nb:
+        yield nb
+
+
 @pytest.fixture
-def chatting(nb: Nb, model: ScriptedModel) -> Nb:
-    """`nb` in a project with a notebook, with the scripted model as every command's."""
-    nb.environment |= model.environment
-    nb.environment["ANTHROPIC_MODEL"] = MODEL
+def chatting(talkative: Nb, model: ScriptedModel) -> Iterator[Nb]:
+    """`nb` in a project with a notebook, with the scripted model as every command's.
+
+    Its host, which has the chats, goes on from one test to the next.
+    """
+    with_model = {**model.environment, "ANTHROPIC_MODEL": MODEL}
+    nb = replace(talkative, environment=talkative.environment | with_model)
     nb.notebook("a.ipynb", "6 * 7")
-    return nb
+    yield nb
+    nb.clear()
 
 
 async def run(nb: Nb, *words: str, **options: Any) -> Ended:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import socket
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, Protocol, cast
 
@@ -122,9 +123,13 @@ class MessagesServer:
             raise RuntimeError("The server of the model is not started.")
         return f"http://{HOST}:{self._port}"
 
-    def start(self) -> None:
-        """Start listening on a free port, on the running loop."""
-        sockets = bind_sockets(0, HOST)
+    def start(self, listener: socket.socket | None = None) -> None:
+        """Start listening, on the running loop.
+
+        Args:
+            listener: The listening socket, which stays open; by default one on a free port.
+        """
+        sockets = bind_sockets(0, HOST) if listener is None else [listener.dup()]
         self._port = sockets[0].getsockname()[1]
         self._server.add_sockets(sockets)
 
@@ -134,9 +139,11 @@ class MessagesServer:
         await self._server.close_all_connections()
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncGenerator[MessagesServer]:
-        """Run in a block."""
-        self.start()
+    async def running(
+        self, listener: socket.socket | None = None
+    ) -> AsyncGenerator[MessagesServer]:
+        """Run in a block; with the argument of `start`."""
+        self.start(listener)
         try:
             yield self
         finally:

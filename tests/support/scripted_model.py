@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -219,7 +220,7 @@ class ScriptedModel:
         }
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncGenerator[ScriptedModel]:
-        """Run in a block."""
-        async with self._server.running():
+    async def running(self, listener: socket.socket | None = None) -> AsyncGenerator[ScriptedModel]:
+        """Run in a block; on a listening socket, which stays open, or on a free port."""
+        async with self._server.running(listener):
             yield self
