@@ -145,7 +145,6 @@ class Nb:
             with suppress(ToolFailed):  # A test has killed it.
                 for kernel in host.request("GET", "api/kernels"):
                     host.request("DELETE", f"api/kernels/{kernel['id']}")
-        (self.root / ".nb" / "nb.json").unlink(missing_ok=True)
         for path in self.root.iterdir():
             if not path.is_dir():
                 path.unlink()
@@ -209,12 +208,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nb]:
 
 
 @pytest.fixture
-def shared(project: Nb) -> Iterator[Nb]:
+def shared(project: Nb, request: pytest.FixtureRequest) -> Iterator[Nb]:
     """`nb` in a project of all tests of this process: it is empty, and its host may run already.
 
-    What the host knows of a notebook, such as its history, it may know from another test.
+    Each test is another caller. What the host knows of a notebook, such as its history, it may know from
+    another test.
     """
-    yield replace(project, environment=dict(project.environment))
+    caller = {"NB_CALLER": request.node.name}
+    yield replace(project, environment=project.environment | caller)
     project.clear()
 
 

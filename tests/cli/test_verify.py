@@ -42,10 +42,10 @@ def result(text: str, count: int) -> dict[str, Any]:
 
 @pytest.mark.proves("verify:run")
 def test_a_notebook_that_runs_from_the_top_is_verified_and_left_as_it_was(shared: Nb) -> None:
-    path = stored(shared, "same.ipynb", ("x = 6", [], 1), ("x * 7", [result("42", 2)], 2))
+    path = stored(shared, "a.ipynb", ("x = 6", [], 1), ("x * 7", [result("42", 2)], 2))
     before = path.read_bytes()
-    ended = shared("verify", "same.ipynb")
-    assert ended.out.startswith("same.ipynb: 2 code cells: 2 same (")
+    ended = shared("verify", "a.ipynb")
+    assert ended.out.startswith("a.ipynb: 2 code cells: 2 same (")
     assert ended.err == ""
     assert path.read_bytes() == before
     # No kernel stays.
