@@ -65,8 +65,8 @@ async def test_a_notebook_of_a_running_server_is_the_servers(
     assert await asyncio.to_thread(ask, server, "api/kernels")
 
 
-@pytest.mark.proves("nb:collaborate")
-async def test_a_folder_below_the_servers_names_notebooks_as_it_does_itself(
+@pytest.mark.proves("nb:collaborate", "nb:sandbox")
+async def test_a_folder_below_the_servers_has_its_own_names_and_setting_of_a_sandbox(
     attached: Nb, server: ServerProcess
 ) -> None:
     below = replace(attached, root=server.root / "deep" / "project")
@@ -80,6 +80,16 @@ async def test_a_folder_below_the_servers_names_notebooks_as_it_does_itself(
         ask_tool, server, "notebook_history", {"notebook": "deep/project/a.ipynb"}
     )
     assert history["entries"]
+
+    folder = below.root / ".nb"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    settings = '{"server": null, "sandbox": true, "shared": null}'
+    await asyncio.to_thread((folder / "project.json").write_text, settings)
+    edits = '[{"action": "insert", "index": 0, "source": "2"}]'
+    refused = await asyncio.to_thread(below, "apply", edits, "--run", "-n", "a.ipynb", status=None)
+    assert "have no sandbox" in refused.err
+    assert refused.status
+    assert not await asyncio.to_thread(ask, server, "api/kernels")
 
 
 def ask_tool(server: ServerProcess, name: str, arguments: dict[str, Any]) -> Any:
@@ -148,23 +158,6 @@ async def test_a_server_elsewhere_is_worked_in_by_its_address(
     del nb.environment["NB_SERVER"]
     await asyncio.to_thread(nb, "open", "here.ipynb")
     assert "1 cell" in (await asyncio.to_thread(nb, "cells")).out
-
-
-@pytest.mark.proves("nb:sandbox")
-async def test_edits_that_run_do_not_run_in_a_servers_kernel_where_a_sandbox_is_wanted(
-    attached: Nb, server: ServerProcess
-) -> None:
-    attached.notebook("a.ipynb", "1")
-    folder = attached.root / ".nb"
-    folder.mkdir(mode=0o700)
-    (folder / "project.json").write_text('{"server": null, "sandbox": true, "shared": null}')
-    edits = '[{"action": "insert", "index": 0, "source": "2"}]'
-    refused = await asyncio.to_thread(
-        attached, "apply", edits, "--run", "-n", "a.ipynb", status=None
-    )
-    assert "have no sandbox" in refused.err
-    assert refused.status
-    assert not await asyncio.to_thread(ask, server, "api/kernels")
 
 
 def meets(nb: Nb, server: ServerProcess) -> Path:
