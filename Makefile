@@ -8,7 +8,7 @@
 .DEFAULT_GOAL := help
 
 PYTHON  ?= python3
-# Two run the tests with a browser, one all others (tests/conftest.py). Each takes 4 s to collect the tests.
+# One runs the tests with a browser (tests/conftest.py). Each takes 4 s to collect the tests.
 WORKERS ?= 3
 TESTS   ?= tests
 

@@ -44,14 +44,6 @@ PYTHONPATH = os.environ.get("PYTHONPATH")
 SCENES = 300
 """Timeout of a test with a browser, in seconds: it has several scenes, and CI may be slow."""
 
-COLLABORATION = {
-    "test_collaboration",
-    "test_concurrent_editing",
-    "test_one_kernel",
-    "test_page_runs",
-}
-"""The modules with a browser that open shared notebooks."""
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what decorators of tests look at when they are imported."""
@@ -79,10 +71,8 @@ class ByServers(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        module = Path(nodeid.partition("::")[0])
-        if "browser" not in module.parts:
-            return str(module)
-        return "shared" if module.stem in COLLABORATION else "browser"
+        module = nodeid.partition("::")[0]
+        return "browser" if "browser" in Path(module).parts else module
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
