@@ -37,17 +37,29 @@ def _run(*command: str | Path, cwd: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_wheel_of_an_sdist_has_the_panel_and_needs_no_npm(tmp_path: Path) -> None:
-    _run("hatchling", "build", "--target", "sdist", "--directory", tmp_path, cwd=ROOT)
-    sdist = tmp_path / f"{NAME}.tar.gz"
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist, alone in a folder."""
+    folder = tmp_path_factory.mktemp("sdist")
+    _run("hatchling", "build", "--target", "sdist", "--directory", folder, cwd=ROOT)
+    return folder / f"{NAME}.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path) -> Path:
+    """The wheel that pip builds from the sdist."""
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    _run("pip", "wheel", *options, "--wheel-dir", sdist.parent, sdist, cwd=sdist.parent)
+    return sdist.parent / f"{NAME}-py3-none-any.whl"
+
+
+def test_the_wheel_of_an_sdist_has_the_panel_and_needs_no_npm(sdist: Path, wheel: Path) -> None:
     with tarfile.open(sdist) as archive:
         inside = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
     assert {"tk_ai_extension/labextension/package.json", "src/index.ts", "LICENSE"} <= inside
     assert not [name for name in inside if name.startswith((".ci", ".venv", "node_modules"))]
 
-    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index")
-    _run("pip", "wheel", *options, "--wheel-dir", tmp_path, sdist, cwd=tmp_path)
-    with zipfile.ZipFile(tmp_path / f"{NAME}-py3-none-any.whl") as archive:
+    with zipfile.ZipFile(wheel) as archive:
         files = set(archive.namelist())
     data = f"{NAME}.data/data"
     panel = f"{data}/share/jupyter/labextensions/tk-ai-extension"
@@ -64,9 +76,7 @@ def test_the_wheel_of_an_sdist_has_the_panel_and_needs_no_npm(tmp_path: Path) ->
 
 
 @pytest.mark.timeout(300)
-def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
-    wheel = tmp_path / f"{NAME}-py3-none-any.whl"
-    _run("hatchling", "build", "--target", "wheel", "--directory", tmp_path, cwd=ROOT)
+def test_the_wheel_works_in_an_empty_environment(tmp_path: Path, wheel: Path) -> None:
     programs = tmp_path / "environment" / "bin"
     uv = Path(sys.executable).parent / "uv"
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
