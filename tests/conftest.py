@@ -39,7 +39,9 @@ from tests.harness import end_server
 from tests.kept_kernels import keeping_kernels
 from tests.limits import limit
 
-PYTHONPATH = os.environ.get("PYTHONPATH")
+NO_DEBUGGER = Path(__file__).parent / "support" / "no_debugger"
+PYTHONPATH = os.pathsep.join(filter(None, [str(NO_DEBUGGER), os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = PYTHONPATH
 
 SCENES = 300
 """Timeout of a test with a browser, in seconds: it has several scenes, and CI may be slow."""
@@ -200,9 +202,7 @@ pytest.register_assert_rewrite("tests.support")
 @pytest.fixture
 def jp_environ(jp_environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of pytest-jupyter, with the PYTHONPATH of the tests."""
-    monkeypatch.delenv("PYTHONPATH")
-    if PYTHONPATH is not None:
-        monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
 
 
 @pytest.fixture
