@@ -132,7 +132,7 @@ export interface ChatSetupInfo {
   /** The file of instructions below the root; None if there is none. */
   instructions: string | null;
   prompts: readonly PromptInfo[];
-  servers: McpServersInfo;
+  servers: McpServerList;
 }
 /** The combined effect of several changes on one cell. */
 export interface CombinedChange {
@@ -234,7 +234,7 @@ export interface KernelReference {
   name: string | null;
 }
 /** A user's server, without its arguments, variables and headers. */
-export interface McpServerStatus {
+export interface McpServerInfo {
   /** Its name. */
   name: string;
   /** The program, or the host of the address; empty for an entry with a problem. */
@@ -245,14 +245,14 @@ export interface McpServerStatus {
   problem: string;
 }
 /** The MCP servers of a user. */
-export interface McpServersInfo {
+export interface McpServerList {
   /** Whether chats may use servers here. */
   allowed: boolean;
   /** The path of the file, for the user who runs the server; else empty. */
   file: string;
   /** Why the file cannot be used; empty if it can. */
   problem: string;
-  servers: readonly McpServerStatus[];
+  servers: readonly McpServerInfo[];
 }
 /** A person's message; begins a turn. */
 export interface MessageSentEvent extends EventHead {
@@ -571,12 +571,8 @@ export interface ToolResultImage {
   data: string;
   mime: string;
 }
-/** The turn started: the agent gets the message. */
-export interface TurnBeganEvent extends EventHead {
-  kind: 'began';
-}
 /** The last event of a turn. */
-export interface TurnDoneEvent extends EventHead {
+export interface TurnEndedEvent extends EventHead {
   kind: 'done';
   /** How it ended. */
   end: 'done' | 'planned' | 'stopped' | 'failed';
@@ -587,6 +583,10 @@ export interface TurnDoneEvent extends EventHead {
 export interface TurnFailedEvent extends EventHead {
   kind: 'error';
   error: ErrorInfo;
+}
+/** The turn started: the agent gets the message. */
+export interface TurnStartedEvent extends EventHead {
+  kind: 'began';
 }
 /** The result of an undo in one notebook. */
 export interface UndoResult {
@@ -658,7 +658,7 @@ export type Attachment =
   | ImageAttachment;
 export type ChatEvent =
   | MessageSentEvent
-  | TurnBeganEvent
+  | TurnStartedEvent
   | TextDeltaEvent
   | ThinkingDeltaEvent
   | BlocksDiscardedEvent
@@ -677,5 +677,5 @@ export type ChatEvent =
   | RequestRetriedEvent
   | NoticeAddedEvent
   | TurnFailedEvent
-  | TurnDoneEvent;
+  | TurnEndedEvent;
 export type PermissionEvent = PermissionsWaiting | PermissionRequested | PermissionSettled;

@@ -2,12 +2,12 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { ApiError } from '../api/client';
-import type { ChatInfo, ChatSetupInfo, McpServerStatus, StandingApprovalInfo } from '../api/events';
+import type { ChatInfo, ChatSetupInfo, McpServerInfo, StandingApprovalInfo } from '../api/events';
 import { createStore } from '../state/app';
 import { type IPanelContext, ServicesProvider } from './services';
 import { SetupView } from './SetupView';
 
-const SERVER: McpServerStatus = {
+const SERVER: McpServerInfo = {
   name: 'mine',
   place: 'python',
   enabled: true,
@@ -105,7 +105,7 @@ describe('the prompts', () => {
 describe('the MCP servers', () => {
   it('say whether chats use them', async () => {
     const page = new Page();
-    const off: McpServerStatus = { ...SERVER, name: 'b', enabled: false };
+    const off: McpServerInfo = { ...SERVER, name: 'b', enabled: false };
     page.setup = { ...SETUP, servers: { ...SETUP.servers, servers: [SERVER, off] } };
     await page.open();
     const items = within(region('MCP servers')).getAllByRole('listitem');
@@ -114,7 +114,7 @@ describe('the MCP servers', () => {
 
   it('show why one cannot be used', async () => {
     const page = new Page();
-    const failed: McpServerStatus = { ...SERVER, name: 'b', problem: 'no program' };
+    const failed: McpServerInfo = { ...SERVER, name: 'b', problem: 'no program' };
     const servers = { ...SETUP.servers, servers: [SERVER, failed], problem: 'others can write it' };
     page.setup = { ...SETUP, servers };
     await page.open();

@@ -4,8 +4,8 @@ import type {
   ChatSetupInfo,
   ErrorInfo,
   PromptInfo,
-  McpServersInfo,
-  McpServerStatus,
+  McpServerList,
+  McpServerInfo,
   StandingApprovalInfo
 } from '../api/events';
 import { Button } from './controls';
@@ -146,7 +146,7 @@ function Prompts({ prompts }: { prompts: readonly PromptInfo[] }): JSX.Element {
   );
 }
 
-function Servers({ servers }: { servers: McpServersInfo }): JSX.Element {
+function Servers({ servers }: { servers: McpServerList }): JSX.Element {
   const { trans } = useServices();
   const { allowed, file, problem } = servers;
   if (!allowed) {
@@ -172,7 +172,7 @@ function Servers({ servers }: { servers: McpServersInfo }): JSX.Element {
   );
 }
 
-function Server({ server }: { server: McpServerStatus }): JSX.Element {
+function Server({ server }: { server: McpServerInfo }): JSX.Element {
   const { trans } = useServices();
   const { name, place, enabled, problem } = server;
   return (

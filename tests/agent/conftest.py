@@ -15,12 +15,12 @@ from tests.support.chat_requests import parse_request
 from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import KEY, MODEL, Answer, ScriptedModel
 from tk_ai_extension.agent.backend import AgentBackend, ContentBlock, TextBlock
-from tk_ai_extension.agent.chat_events import Event
+from tk_ai_extension.agent.chat_events import ChatEvent
 from tk_ai_extension.agent.chat_setup import ChatSetup
 from tk_ai_extension.agent.chat_store import ChatStore
-from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.chats import Chats, TurnStream
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
-from tk_ai_extension.agent.claude.providers import Provider
+from tk_ai_extension.agent.claude.providers import ClaudeProvider
 from tk_ai_extension.agent.live_chat import ChatLimits, ChatServices
 from tk_ai_extension.workspace.permissions import Answer as Approval
 
@@ -46,17 +46,17 @@ class Talk:
             self._closed = True
             await self.chats.close()
 
-    async def send(self, message: str, user: str = USER, **fields: Any) -> StartedTurn:
+    async def send(self, message: str, user: str = USER, **fields: Any) -> TurnStream:
         return await self.chats.send(user, parse_request({"message": message, **fields}))
 
-    async def say(self, message: str, user: str = USER, **fields: Any) -> list[Event]:
+    async def say(self, message: str, user: str = USER, **fields: Any) -> list[ChatEvent]:
         """Sends a message and returns its events."""
         begun = await self.send(message, user, **fields)
         return [event async for event in begun.events]
 
-    async def answered(self, begun: StartedTurn, answer: Approval) -> list[Event]:
+    async def answered(self, begun: TurnStream, answer: Approval) -> list[ChatEvent]:
         """All events of a turn in which each question gets this answer."""
-        found: list[Event] = []
+        found: list[ChatEvent] = []
         async with asyncio.timeout(WITHIN):
             async for event in begun.events:
                 found.append(event)
@@ -64,7 +64,9 @@ class Talk:
                     self.services.workspace.policy.answer(USER, event.data["id"], answer)
         return found
 
-    async def approved(self, message: str, answer: Approval = "once", **fields: Any) -> list[Event]:
+    async def approved(
+        self, message: str, answer: Approval = "once", **fields: Any
+    ) -> list[ChatEvent]:
         """Sends a message, answers each question, and returns all events."""
         return await self.answered(await self.send(message, **fields), answer)
 
@@ -105,8 +107,8 @@ async def open_chats(
     """Opens the chats of a server; those of one that was closed are there again."""
     opened: list[Talk] = []
 
-    async def provider() -> Provider:
-        return Provider(MODEL, (MODEL,), "compatible", model.environment, secrets=(KEY,))
+    async def provider() -> ClaudeProvider:
+        return ClaudeProvider(MODEL, (MODEL,), "compatible", model.environment, secrets=(KEY,))
 
     def open_(cli: str = "", setup: ChatSetup | None = None, **settings: Any) -> Talk:
         claude = ClaudeBackend(tmp_path / "claude", provider, cli)
@@ -143,7 +145,7 @@ def seen_by_echo(echoing: Talk) -> str:
     return "\n".join(part.text for part in received(echoing) if isinstance(part, TextBlock))
 
 
-def kinds(events: list[Event]) -> list[str]:
+def kinds(events: list[ChatEvent]) -> list[str]:
     """The kinds of events in their order, pieces of one kind as one."""
     found: list[str] = []
     for event in events:
@@ -152,7 +154,7 @@ def kinds(events: list[Event]) -> list[str]:
     return found
 
 
-def of_kind(events: list[Event], kind: str) -> list[dict[str, Any]]:
+def of_kind(events: list[ChatEvent], kind: str) -> list[dict[str, Any]]:
     """The data of the events of a kind."""
     return [event.data for event in events if event.kind == kind]
 
@@ -169,7 +171,7 @@ async def after(seconds: float) -> None:
     await passed
 
 
-async def until(begun: StartedTurn, kind: str) -> Event:
+async def until(begun: TurnStream, kind: str) -> ChatEvent:
     """Waits for an event of this kind in a turn; those before it are dropped."""
     async with asyncio.timeout(WITHIN):
         async for event in begun.events:
@@ -178,7 +180,7 @@ async def until(begun: StartedTurn, kind: str) -> Event:
     raise AssertionError(f"no {kind}")
 
 
-async def rest(begun: StartedTurn) -> list[Event]:
+async def rest(begun: TurnStream) -> list[ChatEvent]:
     """The events of a turn that were not received yet."""
     async with asyncio.timeout(WITHIN):
         return [event async for event in begun.events]

@@ -12,7 +12,7 @@ import pytest
 from tests.agent.conftest import USER, Open, Talk, goes_on, kinds, of_kind, processes, rest, until
 from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ToolUse
-from tk_ai_extension.agent.chats import StartedTurn
+from tk_ai_extension.agent.chats import TurnStream
 from tk_ai_extension.model.agent_errors import ChatNotFound
 from tk_ai_extension.model.errors import DiskFull
 
@@ -134,7 +134,7 @@ async def test_a_process_killed_while_it_writes_or_calls_is_reported_and_chat_an
     await goes_on(talk, begun.chat)
 
 
-async def killed(begun: StartedTurn) -> None:
+async def killed(begun: TurnStream) -> None:
     """Kill Claude's process in a turn, which ends with a report."""
     (process,) = processes()
     process.kill()

@@ -20,12 +20,12 @@ from tests.support.scripted_model import (
     rate_limited,
 )
 from tk_ai_extension.agent import code_assistant
-from tk_ai_extension.agent.claude.providers import Provider, ProviderSettings, choose
+from tk_ai_extension.agent.claude.providers import ClaudeProvider, ProviderSettings, choose
 from tk_ai_extension.agent.code_assistant import (
     CompletionRequest,
     EarlierPrompt,
     EditRequest,
-    VariableNames,
+    VariableSummaries,
 )
 from tk_ai_extension.model.agent_errors import (
     ModelFailed,
@@ -38,10 +38,10 @@ class Bench:
 
     def __init__(self, environment: dict[str, str], harness: ToolHarness) -> None:
         self.environment = environment
-        names = VariableNames(harness.workspace, "user")
+        names = VariableSummaries(harness.workspace, "user")
         self.assistant = code_assistant.CodeAssistant(self.provider, names)
 
-    async def provider(self) -> Provider:
+    async def provider(self) -> ClaudeProvider:
         return choose(ProviderSettings(), self.environment)
 
     async def complete(self) -> str:

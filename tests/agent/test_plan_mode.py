@@ -11,9 +11,9 @@ from tests.agent.conftest import USER, Open, Talk, kinds, of_kind, rest
 from tests.harness import ToolHarness
 from tests.support.chat_requests import parse_request
 from tests.support.scripted_model import Answer, ToolUse
-from tk_ai_extension.agent.chat_events import Event
+from tk_ai_extension.agent.chat_events import ChatEvent
 from tk_ai_extension.agent.chat_requests import APPROVED
-from tk_ai_extension.agent.chats import StartedTurn
+from tk_ai_extension.agent.chats import TurnStream
 from tk_ai_extension.model.errors import (
     NotFound,
     PermissionDenied,
@@ -23,19 +23,19 @@ from tk_ai_extension.workspace.permissions import PermissionPolicy
 INSERT = ToolUse("insert_cell", {"source": "x = 1"})
 
 
-async def planned(talk: Talk, **fields: Any) -> list[Event]:
+async def planned(talk: Talk, **fields: Any) -> list[ChatEvent]:
     """A turn that ends with a plan."""
     talk.model.add(Answer.of(ToolUse("list_cells")), Answer.of("I would add a cell at the end."))
     return await talk.say("Plan it.", mode="plan", **fields)
 
 
-async def answer(talk: Talk, plan: Event, user: str = USER, **fields: Any) -> StartedTurn:
+async def answer(talk: Talk, plan: ChatEvent, user: str = USER, **fields: Any) -> TurnStream:
     chat = of_kind([plan], "message")[0]["chat"]
     body = {"message": "", "chat": chat, "approves": plan.turn, **fields}
     return await talk.chats.send(user, parse_request(body))
 
 
-async def revise(talk: Talk, plan: Event, words: str) -> list[Event]:
+async def revise(talk: Talk, plan: ChatEvent, words: str) -> list[ChatEvent]:
     chat = of_kind([plan], "message")[0]["chat"]
     return await talk.say(words, chat=chat, notebook_of=plan.turn, mode="plan")
 
@@ -87,8 +87,8 @@ async def test_a_plan_is_answered_once(echoing: Talk) -> None:
     both = await asyncio.gather(
         answer(echoing, plan[0]), answer(echoing, plan[0]), return_exceptions=True
     )
-    (begun,) = [each for each in both if isinstance(each, StartedTurn)]
-    assert [type(each) for each in both if not isinstance(each, StartedTurn)] == [NotFound]
+    (begun,) = [each for each in both if isinstance(each, TurnStream)]
+    assert [type(each) for each in both if not isinstance(each, TurnStream)] == [NotFound]
     await rest(begun)
     with pytest.raises(NotFound):
         await answer(echoing, plan[0])

@@ -17,7 +17,7 @@ from tests.harness import ToolHarness
 from tests.support.scripted_model import Answer, Held, ScriptedModel
 from tk_ai_extension.agent.claude.backend import DESCRIPTORS, ClaudeBackend
 from tk_ai_extension.agent.claude.providers import (
-    Provider,
+    ClaudeProvider,
     ProviderSettings,
     beside_proxies,
     choose,
@@ -28,7 +28,7 @@ from tk_ai_extension.model.agent_errors import NoModel
 CANARY = "sk-ant-canary-0123456789"
 
 
-def chosen(environment: dict[str, str] | None = None, **settings: Any) -> Provider:
+def chosen(environment: dict[str, str] | None = None, **settings: Any) -> ClaudeProvider:
     return choose(ProviderSettings(**settings), environment or {})
 
 
@@ -168,7 +168,7 @@ async def test_a_key_reaches_the_model_s_server_and_not_the_model(
         # Anthropic's own address is not asked here.
         to_model = {**found.environment, "ANTHROPIC_BASE_URL": model.url}
 
-        async def provider() -> Provider:
+        async def provider() -> ClaudeProvider:
             return replace(found, environment=to_model | beside_proxies(os.environ))
 
         talk = talk_with(harness, ClaudeBackend(tmp_path / "claude", provider), tmp_path, model)

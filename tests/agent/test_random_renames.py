@@ -18,7 +18,7 @@ from tests.harness import ToolHarness, loop_turns
 from tests.support.echo_agent import EchoBackend, EchoSession
 from tk_ai_extension.agent.backend import SessionConfig
 from tk_ai_extension.agent.chat_requests import APPROVED
-from tk_ai_extension.agent.chats import StartedTurn
+from tk_ai_extension.agent.chats import TurnStream
 from tk_ai_extension.model.errors import (
     InvalidArguments,
     NotebookNotFound,
@@ -46,12 +46,12 @@ class Planner(EchoBackend):
         return session
 
 
-async def approve(talk: Talk, plan: tuple[str, str], words: str) -> StartedTurn:
+async def approve(talk: Talk, plan: tuple[str, str], words: str) -> TurnStream:
     chat, turn = plan
     return await talk.send(words, chat=chat, approves=turn, mode="auto")
 
 
-async def begin(talk: Talk) -> StartedTurn:
+async def begin(talk: Talk) -> TurnStream:
     """Begin a turn that waits until it is stopped."""
     running = await talk.send("wait")
     async with asyncio.timeout(WITHIN):
@@ -98,7 +98,7 @@ def inserts(source: str) -> str:
     return f'call insert_cell {{"source": "{source}"}}'
 
 
-async def ended(started: StartedTurn) -> str:
+async def ended(started: TurnStream) -> str:
     async with asyncio.timeout(WITHIN):
         return [event async for event in started.events][-1].data["end"]
 
@@ -118,8 +118,8 @@ class Person:
         self.last: dict[str, str] = {}
         self.plans: list[tuple[tuple[str, str], str]] = []
         self.turns: list[tuple[str, str, str, str]] = []
-        self.queued: list[StartedTurn] = []
-        self.waiting: StartedTurn | None = None
+        self.queued: list[TurnStream] = []
+        self.waiting: TurnStream | None = None
         self.current: str | None = None
 
     def name(self) -> str:

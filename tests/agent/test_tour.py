@@ -9,7 +9,7 @@ import pytest
 
 from tests.agent.conftest import Talk, of_kind, talk_with
 from tests.harness import ToolHarness
-from tk_ai_extension.agent.chat_events import Event
+from tk_ai_extension.agent.chat_events import ChatEvent
 from tk_ai_extension.agent.claude.backend import ClaudeBackend
 from tk_ai_extension.agent.claude.providers import ProviderSettings
 from tk_ai_extension.agent.claude.user_connection import ProviderSelector
@@ -30,7 +30,7 @@ async def tour(harness: ToolHarness, tmp_path: Path) -> AsyncIterator[Talk]:
     await talk.close()
 
 
-def text_of(events: list[Event]) -> str:
+def text_of(events: list[ChatEvent]) -> str:
     return "".join(event["text"] for event in of_kind(events, "text"))
 
 

@@ -9,7 +9,7 @@ Its sessions are in memory. A message is one of
 
 A session of it, as a chat uses one:
 
->>> from tk_ai_extension.agent.backend import TurnEnded
+>>> from tk_ai_extension.agent.backend import AgentTurnEnded
 >>> from tk_ai_extension.tools.registry import Registry
 >>> async def turn(text: str) -> list:
 ...     async def no_call(call, tool, arguments): ...
@@ -19,7 +19,7 @@ A session of it, as a chat uses one:
 ...     session = await echo.start(config)
 ...     await session.send([TextBlock(text)], model=MODEL, options={})
 ...     events = [await session.receive()]
-...     while not isinstance(events[-1], TurnEnded):
+...     while not isinstance(events[-1], AgentTurnEnded):
 ...         events.append(await session.receive())
 ...     await session.close()
 ...     return events
@@ -45,7 +45,7 @@ from tk_ai_extension.agent.backend import (
     ToolCall,
 )
 from tk_ai_extension.agent.chat_events import TextDelta, ToolCalled
-from tk_ai_extension.agent.chat_store import Checkpoint
+from tk_ai_extension.agent.chat_store import HistoryPosition
 from tk_ai_extension.agent.launch_settings import ModelProvider
 from tk_ai_extension.agent.tour_agent import InProcessSession
 from tk_ai_extension.model.agent_errors import AgentDied
@@ -115,7 +115,7 @@ class EchoSession(InProcessSession):
         self.begin(self._answer(text))
 
     async def _answer(self, text: str) -> None:
-        self.events.put_nowait(Checkpoint(self._session))
+        self.events.put_nowait(HistoryPosition(self._session))
         try:
             match text.split(maxsplit=2):
                 case ["call", _, _]:
@@ -131,7 +131,7 @@ class EchoSession(InProcessSession):
                 case _:
                     self.events.put_nowait(TextDelta(0, text))
         finally:
-            self.events.put_nowait(Checkpoint(self._session, str(len(self._kept))))
+            self.events.put_nowait(HistoryPosition(self._session, str(len(self._kept))))
 
     async def _call(self, tool: str, arguments: str) -> None:
         call, given = secrets.token_hex(6), json.loads(arguments)

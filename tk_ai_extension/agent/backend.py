@@ -18,7 +18,7 @@ from mcp.server.context import ServerRequestContext
 from tk_ai_extension._version import __version__
 from tk_ai_extension.agent.chat_events import EventPayload, QuestionAsked, ToolAnswered
 from tk_ai_extension.agent.chat_setup import McpServerConfig
-from tk_ai_extension.agent.chat_store import Checkpoint
+from tk_ai_extension.agent.chat_store import HistoryPosition
 from tk_ai_extension.agent.launch_settings import ModelProvider
 from tk_ai_extension.agent.turn import ActionRequest, ReportedEdits
 from tk_ai_extension.mcp.tool_calls import describe
@@ -58,8 +58,8 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnded:
-    """Last event of a turn, also of an interrupted one.
+class AgentTurnEnded:
+    """Last event of an agent in a turn, also in an interrupted one.
 
     Attributes:
         error: Why the agent could not answer; None if it answered or was interrupted.
@@ -68,7 +68,7 @@ class TurnEnded:
     error: ToolError | None = None
 
 
-AgentEvent = EventPayload | Checkpoint | Heartbeat | TurnEnded | ReportedEdits
+AgentEvent = EventPayload | HistoryPosition | Heartbeat | AgentTurnEnded | ReportedEdits
 """Events that an agent emits. A call is emitted when the agent decides on it, and may be emitted again; its
 answer is emitted only if it came from the agent itself (a tool that does not exist)."""
 
@@ -115,7 +115,7 @@ class SessionConfig:
     instructions: str
     registry: Registry
     call: ToolCall
-    history: Checkpoint | None
+    history: HistoryPosition | None
     permit: Permit
     ask: Ask
     servers: Sequence[McpServerConfig] = ()
@@ -158,7 +158,7 @@ class AgentSession(Protocol):
     async def receive(self) -> AgentEvent:
         """Return the next event.
 
-        Called until it returns `TurnEnded`. Cancelling it loses no event.
+        Called until it returns `AgentTurnEnded`. Cancelling it loses no event.
 
         Raises:
             AgentDied: The agent has ended and no event is left.
@@ -168,7 +168,7 @@ class AgentSession(Protocol):
     async def interrupt(self) -> None:
         """End the running turn.
 
-        Called at any time, also between turns. `TurnEnded` follows, the calls of the turn are
+        Called at any time, also between turns. `AgentTurnEnded` follows, the calls of the turn are
         cancelled, and the session can take another turn.
 
         Raises:

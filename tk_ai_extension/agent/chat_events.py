@@ -49,7 +49,7 @@ class MessageSent:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnBegan:
+class TurnStarted:
     """The turn started: the agent gets the message."""
 
     kind: ClassVar[str] = "began"
@@ -375,7 +375,7 @@ class TurnFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnDone:
+class TurnEnded:
     """The last event of a turn.
 
     Attributes:
@@ -391,7 +391,7 @@ class TurnDone:
 
 EventPayload = (
     MessageSent
-    | TurnBegan
+    | TurnStarted
     | TextDelta
     | ThinkingDelta
     | BlocksDiscarded
@@ -410,13 +410,13 @@ EventPayload = (
     | RequestRetried
     | NoticeAdded
     | TurnFailed
-    | TurnDone
+    | TurnEnded
 )
 """Payload of an event."""
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ChatEvent:
     """An event of a chat.
 
     Attributes:

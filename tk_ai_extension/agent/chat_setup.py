@@ -148,7 +148,7 @@ class _File(BaseModel):
     servers: Annotated[dict[str, dict[str, Any]], Field(alias="mcpServers")]
 
 
-class McpServerStatus(TypedDict):
+class McpServerInfo(TypedDict):
     """A user's server, without its arguments, variables and headers.
 
     Attributes:
@@ -164,7 +164,7 @@ class McpServerStatus(TypedDict):
     problem: str
 
 
-class McpServersInfo(TypedDict):
+class McpServerList(TypedDict):
     """The MCP servers of a user.
 
     Attributes:
@@ -176,7 +176,7 @@ class McpServersInfo(TypedDict):
     allowed: bool
     file: str
     problem: str
-    servers: list[McpServerStatus]
+    servers: list[McpServerInfo]
 
 
 async def find_instructions(workspace: Workspace) -> tuple[str | None, str]:
@@ -200,7 +200,7 @@ class ChatSetupInfo(TypedDict):
 
     instructions: str | None
     prompts: list[PromptInfo]
-    servers: McpServersInfo
+    servers: McpServerList
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class ChatSetup:
         servers = [each for each in found.values() if isinstance(each, McpServerConfig)]
         return tuple(each for each in servers if not each.disabled)
 
-    async def servers_info(self, user: str) -> McpServersInfo:
+    async def servers_info(self, user: str) -> McpServerList:
         """Return a user's MCP servers for the screen."""
         found, problem = await asyncio.to_thread(self._servers, user)
         is_owner = self.folder is not None and user in self.owners
@@ -399,7 +399,7 @@ def front_matter(text: str) -> tuple[Mapping[str, str], str]:
     return fields, text[found.end() :]
 
 
-def _status(name: str, server: McpServerConfig | str) -> McpServerStatus:
+def _status(name: str, server: McpServerConfig | str) -> McpServerInfo:
     if isinstance(server, str):
         return {"name": name, "place": "", "enabled": False, "problem": server}
     return {"name": name, "place": server.place, "enabled": not server.disabled, "problem": ""}

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tk_ai_extension.agent.chat_events import Event, EventPayload, TextDelta, ThinkingDelta
+from tk_ai_extension.agent.chat_events import ChatEvent, EventPayload, TextDelta, ThinkingDelta
 from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import encodable_text
@@ -130,7 +130,7 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class HistoryPosition:
     """End of the history that an agent keeps of a chat.
 
     Attributes:
@@ -219,14 +219,14 @@ class ChatStore:
 
     # -- the agent's history
 
-    async def checkpoint(self, chat_id: str, turn: str, end: Checkpoint) -> None:
+    async def checkpoint(self, chat_id: str, turn: str, end: HistoryPosition) -> None:
         """Store the end of the agent's history in a turn."""
         await self._write(
             "UPDATE turns SET session = ?, position = ? WHERE chat = ? AND id = ?",
             *(end.session, end.position, chat_id, turn),
         )
 
-    async def history(self, chat_id: str, turn: str) -> Checkpoint | None:
+    async def history(self, chat_id: str, turn: str) -> HistoryPosition | None:
         """Return the history for an agent that is started for a turn; None if there is none.
 
         If a session holds replaced turns, it ends at the last turn before them with a known position.
@@ -241,7 +241,7 @@ class ChatStore:
             if is_replaced:
                 holds_replaced = holds_replaced or bool(is_known)
             elif session is not None and (position is not None or not holds_replaced):
-                return Checkpoint(session, position if holds_replaced else None)
+                return HistoryPosition(session, position if holds_replaced else None)
         return None
 
     async def sessions(self, chat: Chat) -> set[str]:
@@ -305,7 +305,7 @@ class ChatStore:
 
     # -- events
 
-    async def add(self, chat_id: str, events: Sequence[Event]) -> None:
+    async def add(self, chat_id: str, events: Sequence[ChatEvent]) -> None:
         """Store events; those of a deleted chat are dropped."""
         rows = [
             (chat_id, each.id, each.turn, each.time, each.kind, json.dumps(each.data))
@@ -330,7 +330,7 @@ class ChatStore:
 
         await self._database.run(insert, "The last events of the chat were not saved.")
 
-    async def events(self, chat_id: str) -> builtins.list[Event]:
+    async def events(self, chat_id: str) -> builtins.list[ChatEvent]:
         """Return all events of a chat."""
         found, more = await self.page(chat_id)
         while more:
@@ -338,11 +338,11 @@ class ChatStore:
             found += page
         return found
 
-    async def page(self, chat_id: str, after: int = 0) -> tuple[builtins.list[Event], bool]:
+    async def page(self, chat_id: str, after: int = 0) -> tuple[builtins.list[ChatEvent], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow."""
 
-        def select(db: sqlite3.Connection) -> tuple[list[Event], bool]:
-            found: list[Event] = []
+        def select(db: sqlite3.Connection) -> tuple[list[ChatEvent], bool]:
+            found: list[ChatEvent] = []
             size = 0
             with closing(db.execute(_EVENTS, (chat_id, after))) as rows:
                 for number, turn, at, kind, data, notebook in rows:
@@ -351,7 +351,7 @@ class ChatStore:
                     content = json.loads(data)
                     if kind == "message":
                         content["notebook"] = notebook
-                    found.append(Event(number, turn, at, kind, content))
+                    found.append(ChatEvent(number, turn, at, kind, content))
                     size += len(data)
             return found, False
 
@@ -409,7 +409,7 @@ class ChatLog:
         # Text that is not published yet.
         self._deltas: list[tuple[str, TextDelta | ThinkingDelta]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._unsaved: deque[Event] = deque(maxlen=MAX_UNSAVED)
+        self._unsaved: deque[ChatEvent] = deque(maxlen=MAX_UNSAVED)
         self._saving: asyncio.Task[bool] | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
@@ -440,7 +440,7 @@ class ChatLog:
         else:
             self._publish((turn, what))
 
-    async def after(self, last: int = 0, *, turn: str | None = None) -> AsyncIterator[Event]:
+    async def after(self, last: int = 0, *, turn: str | None = None) -> AsyncIterator[ChatEvent]:
         """Yield the events after one, then new ones, until the log is closed.
 
         With a turn, yield only its events, up to its last one.
@@ -487,7 +487,7 @@ class ChatLog:
             self._timer = None
         for turn, what in (*self._deltas, *more):
             self.last += 1
-            event = Event(self.last, turn, time.time(), what.kind, asdict(what))
+            event = ChatEvent(self.last, turn, time.time(), what.kind, asdict(what))
             self._unsaved.append(event)
         self._deltas.clear()
         self._save_soon()

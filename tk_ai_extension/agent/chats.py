@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import nbformat
 
 from tk_ai_extension.agent.backend import AgentBackend
-from tk_ai_extension.agent.chat_events import ChatRestored, Event, TurnDone, TurnFailed
+from tk_ai_extension.agent.chat_events import ChatEvent, ChatRestored, TurnEnded, TurnFailed
 from tk_ai_extension.agent.chat_requests import APPROVED, ChatMessage, ChatRequest, QuestionAnswer
 from tk_ai_extension.agent.chat_store import Chat
 from tk_ai_extension.agent.live_chat import ChatServices, LiveChat
@@ -54,12 +54,12 @@ MAX_RESULT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class StartedTurn:
+class TurnStream:
     """A queued turn and the stream of its events."""
 
     chat: str
     turn: str
-    events: AsyncIterator[Event]
+    events: AsyncIterator[ChatEvent]
 
 
 class Chats:
@@ -86,7 +86,7 @@ class Chats:
         self._beginning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._closing: asyncio.Task[None] | None = None
 
-    async def send(self, user: str, request: ChatRequest) -> StartedTurn:
+    async def send(self, user: str, request: ChatRequest) -> TurnStream:
         """Queue a turn in one of the user's chats, or in a new one.
 
         A message with the id of an earlier message of the user starts no second turn.
@@ -152,14 +152,14 @@ class Chats:
 
     async def page(
         self, user: str, chat_id: str, after: int = 0
-    ) -> tuple[builtins.list[Event], bool]:
+    ) -> tuple[builtins.list[ChatEvent], bool]:
         """Return a page of about `PAGE_BYTES` of the events after one, and whether more follow."""
         await self._saved(user, chat_id)
         return await self._store.page(chat_id, after)
 
     async def follow(
         self, user: str, chat_id: str, after: int = 0, *, turn: str | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncIterator[ChatEvent]:
         """Yield the events of a chat after one, until the chat is deleted or the server stops.
 
         With a turn, yield only its events, up to its last one.
@@ -245,14 +245,14 @@ class Chats:
 
     # -- messages
 
-    async def _sent(self, user: str, request: ChatRequest) -> StartedTurn | None:
+    async def _sent(self, user: str, request: ChatRequest) -> TurnStream | None:
         """Return the turn of a message that was sent before under the same id; None if it was not."""
         sent = None if request.id is None else await self._store.sent(user, request.id)
         if sent is None:
             return None
-        return StartedTurn(*sent, await self.follow(user, sent[0], turn=sent[1]))
+        return TurnStream(*sent, await self.follow(user, sent[0], turn=sent[1]))
 
-    async def _begin(self, user: str, request: ChatRequest) -> StartedTurn:
+    async def _begin(self, user: str, request: ChatRequest) -> TurnStream:
         """Begin a new chat with a message; the caller holds the user's lock."""
         message = await self._message(user, request)
         title = encodable_text(" ".join(request.message.split()))[:MAX_TITLE]
@@ -339,7 +339,7 @@ class Chats:
             await (await self._workspace.store.open(about.path)).read()
         return ChatMessage(request.model_copy(update={"message": text}), about, model)
 
-    async def _send(self, chat: Chat, live: LiveChat, message: ChatMessage) -> StartedTurn:
+    async def _send(self, chat: Chat, live: LiveChat, message: ChatMessage) -> TurnStream:
         """Queue a turn; the caller holds the chat's lock."""
         if self._closing is not None:
             raise AgentUnavailable("The server is stopping.", hint="Start it again.")
@@ -349,7 +349,7 @@ class Chats:
         turn = live.send(message)
         # Saved now, so that it is recognized if it is sent again.
         await live.log.save()
-        return StartedTurn(chat.id, turn, live.log.after(before, turn=turn))
+        return TurnStream(chat.id, turn, live.log.after(before, turn=turn))
 
     async def _replace(
         self, chat: Chat, live: LiveChat, turn: str, *, undo: bool
@@ -418,7 +418,7 @@ class Chats:
             for turn in left:
                 error = AgentDied("The server stopped before this turn had ended.")
                 live.log.add(turn, TurnFailed(error.as_dict()))
-                live.log.add(turn, TurnDone("failed"))
+                live.log.add(turn, TurnEnded("failed"))
             await live.log.save()
         return live
 
@@ -456,7 +456,7 @@ def _caller_of(chat: Chat) -> Caller:
 
 def _exported(
     chat: Chat,
-    events: Sequence[Event],
+    events: Sequence[ChatEvent],
     agent_of: Callable[[str], AgentBackend],
     *,
     as_notebook: bool,
@@ -468,7 +468,7 @@ def _exported(
     return str(nbformat.writes(nbformat.v4.new_notebook(cells=cells)))
 
 
-def _parts(events: Sequence[Event], agent_of: Callable[[str], AgentBackend]) -> Iterator[str]:
+def _parts(events: Sequence[ChatEvent], agent_of: Callable[[str], AgentBackend]) -> Iterator[str]:
     # The text since the last part, by block: the model may begin a block again.
     written: dict[int, str] = {}
     for event in events:
@@ -486,7 +486,7 @@ def _parts(events: Sequence[Event], agent_of: Callable[[str], AgentBackend]) -> 
         yield "".join(written.values())
 
 
-def _part(event: Event, agent_of: Callable[[str], AgentBackend]) -> str:
+def _part(event: ChatEvent, agent_of: Callable[[str], AgentBackend]) -> str:
     data = event.data
     match event.kind:
         case "message":

@@ -21,7 +21,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from tk_ai_extension.agent.chat_requests import RequestBody
-from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, Provider
+from tk_ai_extension.agent.claude.providers import CLAUDE_MODELS, ClaudeProvider
 from tk_ai_extension.agent.claude.user_connection import MessagesApi
 from tk_ai_extension.kernels.kernel_info import KernelEvent
 from tk_ai_extension.model.agent_errors import ModelFailed, NoModel
@@ -305,7 +305,7 @@ def _plain(text: str, before: str) -> str:
     )
 
 
-class VariableNames:
+class VariableSummaries:
     """The variables of kernels as text, one `name: type shape` a line.
 
     Args:
@@ -382,18 +382,20 @@ class CodeAssistant:
 
     Args:
         provider: Returns the current provider; asked at each request, so that a new key is used at once.
-        names: The variables of the kernels.
+        variables: The variables of the kernels.
     """
 
-    def __init__(self, provider: Callable[[], Awaitable[Provider]], names: VariableNames) -> None:
+    def __init__(
+        self, provider: Callable[[], Awaitable[ClaudeProvider]], variables: VariableSummaries
+    ) -> None:
         self._provider = provider
-        self._names = names
+        self._summaries = variables
         self._environment: Mapping[str, str] = {}
         self._api: MessagesApi | None = None
 
     async def close(self) -> None:
         """Close connections; running requests fail."""
-        await self._names.close()
+        await self._summaries.close()
         if self._api is not None:
             await self._api.close()
 
@@ -434,7 +436,7 @@ class CodeAssistant:
     async def _variables(self, request: CodeContext, within: float) -> str:
         if request.notebook is None or request.cell_type != "code":
             return ""
-        return await self._names.of(request.notebook, within)
+        return await self._summaries.of(request.notebook, within)
 
     async def _answer(self, request: Json, timeout: float, *, fast: bool) -> Message:
         provider = (await self._provider()).require_ready()
@@ -467,7 +469,7 @@ def _text(answer: Message) -> str:
     return "".join(block.text for block in answer.content if block.type == "text")
 
 
-async def _id_of(name: str, provider: Provider, api: MessagesApi) -> str:
+async def _id_of(name: str, provider: ClaudeProvider, api: MessagesApi) -> str:
     """Return the id of a model: aliases such as `haiku` are the CLI's, not the API's."""
     if name not in CLAUDE_MODELS:
         return name

@@ -17,20 +17,20 @@ from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentBackend,
     AgentSession,
+    AgentTurnEnded,
     Heartbeat,
     HistoryMissing,
     ModelProvider,
     SessionConfig,
-    TurnEnded,
 )
 from tk_ai_extension.agent.chat_events import (
     End,
     MessageSent,
     NoticeAdded,
     QuestionAsked,
-    TurnBegan,
-    TurnDone,
+    TurnEnded,
     TurnFailed,
+    TurnStarted,
 )
 from tk_ai_extension.agent.chat_requests import ChatMessage, shown
 from tk_ai_extension.agent.chat_setup import (
@@ -38,7 +38,7 @@ from tk_ai_extension.agent.chat_setup import (
     McpServerConfig,
     find_instructions,
 )
-from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, Checkpoint
+from tk_ai_extension.agent.chat_store import Chat, ChatLog, ChatStore, HistoryPosition
 from tk_ai_extension.agent.message_context import content, instructions
 from tk_ai_extension.agent.turn import ActionRequest, ReportedEdits, Turn
 from tk_ai_extension.mcp.tool_calls import error_content
@@ -229,7 +229,7 @@ class LiveChat:
         stopped = [turn for turn in self._waiting if only in (None, turn.id)]
         for queued in stopped:
             self._waiting.remove(queued)
-            queued.publish(TurnDone("stopped"))
+            queued.publish(TurnEnded("stopped"))
         turn = self._turn
         if turn is None or only not in (None, turn.id):
             return bool(stopped)
@@ -313,7 +313,7 @@ class LiveChat:
                 end = "planned"
         finally:
             self._turn = self._answering = None
-            turn.publish(TurnDone(end, turn.text))
+            turn.publish(TurnEnded(end, turn.text))
 
     async def _ended(self, turn: Turn, answering: asyncio.Task[End]) -> End:
         """Return how a turn ended, and publish its error. An agent that failed is closed."""
@@ -333,7 +333,7 @@ class LiveChat:
         return "failed"
 
     async def _answer(self, turn: Turn) -> End:
-        turn.publish(TurnBegan())
+        turn.publish(TurnStarted())
         services, message = self._services, turn.message
         await self._bind(turn)
         agent = await self._ready(turn)
@@ -365,7 +365,7 @@ class LiveChat:
         notebook.check_present()
         workspace.notebooks.add(turn.caller, None, notebook.path, kernel_id)
 
-    async def _listen(self, agent: AgentSession, turn: Turn) -> TurnEnded:
+    async def _listen(self, agent: AgentSession, turn: Turn) -> AgentTurnEnded:
         """Publish the agent's events until the turn ends.
 
         Raises:
@@ -374,9 +374,9 @@ class LiveChat:
         while True:
             event = await self._within(turn, agent.receive())
             match event:
-                case TurnEnded():
+                case AgentTurnEnded():
                     return event
-                case Checkpoint():
+                case HistoryPosition():
                     await self._remember(turn, event)
                 case Heartbeat():
                     pass
@@ -471,7 +471,7 @@ class LiveChat:
             self._changing.spawn(_close(agent), "The end of an agent")
         await self._changing.join()
 
-    async def _remember(self, turn: Turn, checkpoint: Checkpoint) -> None:
+    async def _remember(self, turn: Turn, checkpoint: HistoryPosition) -> None:
         """Store where the agent's history of the chat ends."""
         await self.log.save()
         try:

@@ -12,7 +12,13 @@ import tomllib
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
-from tk_ai_extension.agent.backend import AgentEvent, ContentBlock, TextBlock, ToolCall, TurnEnded
+from tk_ai_extension.agent.backend import (
+    AgentEvent,
+    AgentTurnEnded,
+    ContentBlock,
+    TextBlock,
+    ToolCall,
+)
 from tk_ai_extension.agent.chat_events import TextDelta, ToolCalled
 from tk_ai_extension.model.errors import InternalError
 from tk_ai_extension.model.json_values import Json
@@ -39,7 +45,7 @@ class InProcessSession:
         self._answering: asyncio.Task[None] | None = None
 
     def begin(self, answer: Coroutine[None, None, None]) -> None:
-        """Answer in a task. `TurnEnded` follows, even if the task is cancelled before it starts."""
+        """Answer in a task. `AgentTurnEnded` follows, even if the task is cancelled before it starts."""
         self._answering = asyncio.create_task(answer, name="tk-ai agent")
         self._answering.add_done_callback(self._on_end)
 
@@ -62,7 +68,7 @@ class InProcessSession:
     def _on_end(self, answering: asyncio.Task[None]) -> None:
         error = None if answering.cancelled() else answering.exception()
         failed = None if error is None else InternalError(f"The agent failed: {error!r}")
-        self.events.put_nowait(TurnEnded(failed))
+        self.events.put_nowait(AgentTurnEnded(failed))
 
 
 class TourSession(InProcessSession):

@@ -32,7 +32,7 @@ from tk_ai_extension.agent.chat_events import (
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
-    TurnDone,
+    TurnEnded,
 )
 from tk_ai_extension.agent.chat_requests import ChatMessage
 from tk_ai_extension.agent.chat_store import ChatLog
@@ -227,7 +227,7 @@ class Turn:
         """Publish an event unless the turn is over: a cell may ignore an interrupt."""
         if self.ended.is_set():
             return
-        if isinstance(what, TurnDone):
+        if isinstance(what, TurnEnded):
             # An agent that was closed does not report the end of its own calls.
             for call, known in self._calls.items():
                 if known.is_open:
@@ -238,7 +238,7 @@ class Turn:
                 self._known(call, tool).reported.set()
             case ToolAnswered(call=call, tool=tool):
                 self._known(call, tool).has_result = True
-            case TurnDone():
+            case TurnEnded():
                 self.ended.set()
             case _:
                 pass

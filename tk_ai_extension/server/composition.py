@@ -22,7 +22,7 @@ from tk_ai_extension.notebooks.jupyter_saves import SaveHooks, is_on_files
 from tk_ai_extension.notebooks.notebook_store import NotebookStore
 from tk_ai_extension.server.contents_files import ContentsFiles
 from tk_ai_extension.server.services import (
-    AgentModels,
+    ChatModels,
     JupyterManagers,
     ServerComponents,
     emit_event,
@@ -135,7 +135,7 @@ def build_components(
         ),
         root or Path(),
     )
-    models = AgentModels(claude, partial(known_agents, app.acp_agents))
+    models = ChatModels(claude, partial(known_agents, app.acp_agents))
     return ServerComponents(workspace, backends, models, state, project)
 
 

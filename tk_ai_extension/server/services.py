@@ -77,7 +77,7 @@ class RouteError(HTTPError):
         super().__init__(status, "%s", message)
 
 
-class AgentModels:
+class ChatModels:
     """The models of chats: Claude's, then the names of further agents.
 
     Args:
@@ -128,7 +128,7 @@ class ServerComponents:
 
     workspace: Workspace
     backends: Mapping[str, str]
-    models: AgentModels
+    models: ChatModels
     state: Path
     project: ProjectServices | None = None
 
@@ -422,7 +422,7 @@ class Services:
         """
         return await self._made(self._mcp)
 
-    async def chat_models(self) -> AgentModels:
+    async def chat_models(self) -> ChatModels:
         """Return the source of models for chats; does not import the chats.
 
         Raises:
@@ -551,10 +551,10 @@ class Services:
     async def _load_code(self) -> CodeAssistant:
         await self._import("tk_ai_extension.agent.code_assistant")
         self._check_open()
-        from tk_ai_extension.agent.code_assistant import CodeAssistant, VariableNames
+        from tk_ai_extension.agent.code_assistant import CodeAssistant, VariableSummaries
 
-        names = VariableNames(self.workspace, self.owner)
-        return CodeAssistant(self._components.models.claude.provider, names)
+        variables = VariableSummaries(self.workspace, self.owner)
+        return CodeAssistant(self._components.models.claude.provider, variables)
 
     async def _load_chats(self) -> Chats:
         await self._import("tk_ai_extension.server.chat_composition")

@@ -19,7 +19,7 @@ from tests.support.echo_agent import EchoBackend
 from tests.support.scripted_model import ScriptedModel
 from tk_ai_extension.agent.acp.backend import AcpBackend, known_agents
 from tk_ai_extension.agent.chat_store import ChatStore
-from tk_ai_extension.agent.chats import Chats, StartedTurn
+from tk_ai_extension.agent.chats import Chats, TurnStream
 from tk_ai_extension.agent.live_chat import ChatLimits, ChatServices
 
 __all__ = ["backend", "harness", "jp_server_config"]
@@ -40,7 +40,7 @@ class AcpTalk(Talk):
 
     async def send(
         self, message: str, user: str = USER, *, model: str = AGENT, **fields: Any
-    ) -> StartedTurn:
+    ) -> TurnStream:
         return await super().send(message, user, model=model, **fields)
 
     async def text(self, message: str, **fields: Any) -> str:

@@ -14,10 +14,10 @@ import pytest
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import USER, of_kind, until
 from tk_ai_extension.agent.acp import event_translator, session
-from tk_ai_extension.agent.chat_events import Event
+from tk_ai_extension.agent.chat_events import ChatEvent
 
 
-def error_of(events: list[Event]) -> dict[str, Any]:
+def error_of(events: list[ChatEvent]) -> dict[str, Any]:
     """The error of a turn that failed."""
     (error,) = of_kind(events, "error")
     assert events[-1].data["end"] == "failed"

@@ -12,8 +12,8 @@ import pytest
 
 from tests.agent.acp.conftest import AcpTalk, OpenAcp
 from tests.agent.conftest import after, of_kind, rest, until
-from tk_ai_extension.agent.chat_events import Event
-from tk_ai_extension.agent.chats import StartedTurn
+from tk_ai_extension.agent.chat_events import ChatEvent
+from tk_ai_extension.agent.chats import TurnStream
 from tk_ai_extension.model.callers import Mode
 
 pytestmark = pytest.mark.proves("ext:any-agent", "chat:one-end")
@@ -48,13 +48,13 @@ def quiet(open_acp: OpenAcp) -> AcpTalk:
     return open_acp(silence=SILENCE)
 
 
-async def begun(talk: AcpTalk, fifo: Fifo, *how: str, mode: Mode = "auto") -> StartedTurn:
+async def begun(talk: AcpTalk, fifo: Fifo, *how: str, mode: Mode = "auto") -> TurnStream:
     """A turn in which the agent runs a command."""
     message = f"command {json.dumps({'fifo': str(fifo.path), **dict.fromkeys(how, True)})}"
     return await talk.send(message, mode=mode)
 
 
-def silent(events: list[Event]) -> None:
+def silent(events: list[ChatEvent]) -> None:
     """The turn has failed, and its only call has one result."""
     (error,) = of_kind(events, "error")
     assert error["error"]["code"] == "model_failed"

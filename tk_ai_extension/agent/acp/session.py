@@ -56,17 +56,17 @@ from tk_ai_extension.agent.backend import (
     SERVER,
     STOP_TIMEOUT,
     AgentEvent,
+    AgentTurnEnded,
     ContentBlock,
     Heartbeat,
     HistoryMissing,
     SessionConfig,
     TextBlock,
-    TurnEnded,
     build_tool_server,
     result_of_agent,
 )
 from tk_ai_extension.agent.chat_events import QuestionAsked
-from tk_ai_extension.agent.chat_store import Checkpoint
+from tk_ai_extension.agent.chat_store import HistoryPosition
 from tk_ai_extension.agent.launch_settings import AgentSpec
 from tk_ai_extension.model.agent_errors import (
     AgentDied,
@@ -404,8 +404,8 @@ class AcpSession:
     # -- the turn
 
     @property
-    def _position(self) -> Checkpoint:
-        return Checkpoint(self._command.prefix + self._session)
+    def _position(self) -> HistoryPosition:
+        return HistoryPosition(self._command.prefix + self._session)
 
     async def _prompt(self, turn: AcpEventTranslator, blocks: list[dict[str, Any]]) -> None:
         error: ToolError | None = None
@@ -433,7 +433,7 @@ class AcpSession:
         for event in (*turn.end(), used, self._position):
             if event is not None:
                 self._events.put_nowait(event)
-        self._events.put_nowait(TurnEnded(None if turn.stopped else error))
+        self._events.put_nowait(AgentTurnEnded(None if turn.stopped else error))
 
     def _said(self, error: RequestError) -> str:
         """Return an error's message with the details that agents add in its data, without secrets."""

@@ -24,12 +24,12 @@ from tk_ai_extension.agent.backend import (
     STOP_TIMEOUT,
     AgentEvent,
     AgentSession,
+    AgentTurnEnded,
     ContentBlock,
     Heartbeat,
     HistoryMissing,
     SessionConfig,
     TextBlock,
-    TurnEnded,
     build_tool_server,
     result_of_agent,
 )
@@ -46,9 +46,9 @@ from tk_ai_extension.agent.chat_events import (
     ToolCalled,
     UsageReported,
 )
-from tk_ai_extension.agent.chat_store import Checkpoint
+from tk_ai_extension.agent.chat_store import HistoryPosition
 from tk_ai_extension.agent.claude import key_launcher
-from tk_ai_extension.agent.claude.providers import OAUTH, Provider
+from tk_ai_extension.agent.claude.providers import OAUTH, ClaudeProvider
 from tk_ai_extension.agent.claude.user_connection import provider_error
 from tk_ai_extension.agent.launch_settings import INHERITED, gc_paused, make_work_folder, matching
 from tk_ai_extension.agent.tour_agent import TourSession
@@ -115,19 +115,19 @@ class ClaudeBackend:
     name = "Claude"
 
     def __init__(
-        self, folder: Path, provider: Callable[[], Awaitable[Provider]], cli: str = ""
+        self, folder: Path, provider: Callable[[], Awaitable[ClaudeProvider]], cli: str = ""
     ) -> None:
         self._folder = folder
         self._provider = provider
         self._cli = cli
 
-    async def provider(self) -> Provider:
+    async def provider(self) -> ClaudeProvider:
         """Return the current provider."""
         return (await self._provider()).require_ready()
 
     async def start(self, config: SessionConfig) -> AgentSession:
         """Start a process of the CLI, or the tour."""
-        provider = cast("Provider", config.provider)
+        provider = cast("ClaudeProvider", config.provider)
         if provider.name == "tour":
             return TourSession(config.call)
         await asyncio.to_thread(_import_sdk)
@@ -307,8 +307,8 @@ class ClaudeEventTranslator:
                 self._position = message.uuid or self._position
             case sdk.ResultMessage():
                 yield _used(message)
-                yield Checkpoint(message.session_id, self._position)
-                yield TurnEnded(self.refused or failure(message, self._redact))
+                yield HistoryPosition(message.session_id, self._position)
+                yield AgentTurnEnded(self.refused or failure(message, self._redact))
             case sdk.SystemMessage(subtype="compact_boundary"):
                 yield NoticeAdded("Claude has replaced the earlier messages by a summary.")
             case sdk.SystemMessage(subtype="api_retry", data={"error_status": 401}):
@@ -368,7 +368,7 @@ def _used(result: ResultMessage) -> UsageReported:
 
 def _system(subtype: str, data: Mapping[str, Any]) -> Iterator[AgentEvent]:
     if subtype == "init" and data.get("session_id"):
-        yield Checkpoint(str(data["session_id"]))
+        yield HistoryPosition(str(data["session_id"]))
         for server in data.get("mcp_servers") or ():
             if server.get("status") == "failed":
                 yield NoticeAdded(f"The MCP server {server.get('name')} did not start.")
@@ -431,7 +431,7 @@ def _files(folder: Path, session: str) -> list[Path]:
     return [*(folder / "projects").glob(f"*/{glob.escape(session)}*")]
 
 
-def _is_missing(folder: Path, history: Checkpoint | None) -> bool:
+def _is_missing(folder: Path, history: HistoryPosition | None) -> bool:
     """Return whether the CLI's history is missing, or lacks the entry at which it should end."""
     if history is None:
         return False
@@ -450,7 +450,7 @@ def _forget(folder: Path, session: str) -> None:
 
 
 def _options(
-    provider: Provider, folder: Path, session: SessionConfig, server: Server[Any]
+    provider: ClaudeProvider, folder: Path, session: SessionConfig, server: Server[Any]
 ) -> ClaudeAgentOptions:
     import claude_agent_sdk as sdk
 
@@ -488,7 +488,7 @@ def _options(
 
 
 def _user_servers(
-    folder: Path, session: SessionConfig, provider: Provider
+    folder: Path, session: SessionConfig, provider: ClaudeProvider
 ) -> dict[str, str | None]:
     """Write the user's MCP servers to a private file, as they may hold secrets; return the CLI's argument."""
     if not session.servers:
@@ -600,7 +600,7 @@ def _file_diff(before: str | None, arguments: Mapping[str, Any]) -> tuple[Propos
     return diff_lines(text, after) if text else marked("+", after)
 
 
-def _environment(provider: Provider, folder: Path) -> dict[str, str]:
+def _environment(provider: ClaudeProvider, folder: Path) -> dict[str, str]:
     """Return the variables that are added to the inherited ones and override them."""
     return {
         "CLAUDE_CODE_MAX_RETRIES": "4",

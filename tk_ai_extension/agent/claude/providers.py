@@ -164,7 +164,7 @@ class StoredConnection:
 
 
 @dataclass(frozen=True)
-class Provider(ModelProvider):
+class ClaudeProvider(ModelProvider):
     """A provider of models, as configured for Claude's process.
 
     Attributes:
@@ -222,7 +222,7 @@ def choose(
     environment: Mapping[str, str],
     keys: Mapping[str, str] | None = None,
     stored: StoredConnection | None = None,
-) -> Provider:
+) -> ClaudeProvider:
     """Select the provider.
 
     Args:
@@ -255,7 +255,7 @@ def choose(
             source = "project"
     model, models = _models(settings, name, values, listed)
     small = name == "compatible" and "claude" not in model.lower() and model not in CLAUDE_MODELS
-    return Provider(
+    return ClaudeProvider(
         name=name,
         environment=_completed(name, values, model, small=small),
         model=model,

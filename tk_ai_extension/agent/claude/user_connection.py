@@ -30,8 +30,8 @@ from tk_ai_extension.agent.claude.providers import (
     KEYS,
     MODEL,
     OAUTH,
+    ClaudeProvider,
     ConnectionInfo,
-    Provider,
     ProviderSettings,
     StoredConnection,
     choose,
@@ -180,7 +180,7 @@ class ProviderSelector:
         self._root = root
         self._store = store or ConnectionStore(user_folder() / FILE)
 
-    async def provider(self) -> Provider:
+    async def provider(self) -> ClaudeProvider:
         """Return the provider that is configured now.
 
         If it cannot be used, its `problem` says why.
@@ -225,7 +225,7 @@ class ProviderSelector:
         await asyncio.to_thread(self._store.save, None)
         return await self.connection()
 
-    def _read(self) -> tuple[Provider, StoredConnection | None]:
+    def _read(self) -> tuple[ClaudeProvider, StoredConnection | None]:
         """Return the provider in force, and the stored connection if it can be read."""
         settings, stored, keys = self._settings, None, {}
         problem: str | None = None

@@ -15,9 +15,9 @@ from tk_ai_extension.server.handlers.openapi_operations import last_event_id, op
 from tk_ai_extension.server.handlers.streaming import StreamingHandler
 
 if TYPE_CHECKING:
-    from tk_ai_extension.agent.chat_events import Event
+    from tk_ai_extension.agent.chat_events import ChatEvent
     from tk_ai_extension.agent.chat_store import Chat
-    from tk_ai_extension.agent.chats import StartedTurn
+    from tk_ai_extension.agent.chats import TurnStream
     from tk_ai_extension.server.rest_models import (
         AnsweredQuestion,
         BegunTurn,
@@ -62,7 +62,7 @@ class ChatMessageHandler(StreamingHandler):
         return await self.answer(partial(chats.send, user, body))
 
     async def answer(
-        self, begin: Callable[[], Awaitable[StartedTurn]]
+        self, begin: Callable[[], Awaitable[TurnStream]]
     ) -> TurnAnswer | BegunTurn | None:
         """Begin a turn and return its result, or stream its events. It continues if its client disconnects.
 
@@ -79,7 +79,7 @@ class ChatMessageHandler(StreamingHandler):
             self.set_status(202)
             return {"chat": begun.chat, "turn": begun.turn}
         streams = "text/event-stream" in self.request.headers.get("Accept", "")
-        found: list[Event] = []
+        found: list[ChatEvent] = []
         with self.counted_stream() if streams else nullcontext():
             begun = await begin()
             if streams:
@@ -270,19 +270,19 @@ def _described(chat: Chat, *, busy: bool) -> ChatInfo:
     }
 
 
-async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[str]:
+async def _frames(events: AsyncIterator[ChatEvent]) -> AsyncIterator[str]:
     """Yield events as frames of a stream."""
     async for event in events:
         data = json.dumps(event.as_dict())
         yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"
 
 
-async def _collect(events: AsyncIterator[Event], found: list[Event]) -> None:
+async def _collect(events: AsyncIterator[ChatEvent], found: list[ChatEvent]) -> None:
     found += [event async for event in events]
 
 
-def _summary(begun: StartedTurn, events: list[Event]) -> TurnAnswer:
-    """Return the result of a turn; its last event is `TurnDone`."""
+def _summary(begun: TurnStream, events: list[ChatEvent]) -> TurnAnswer:
+    """Return the result of a turn; its last event is `TurnEnded`."""
     return {
         "chat": begun.chat,
         "turn": begun.turn,
