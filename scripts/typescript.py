@@ -29,7 +29,7 @@ TARGET = Path(__file__).parent.parent / "src" / "api" / "models.ts"
 SENT: tuple[Any, ...] = (
     rest_models.EventHead,
     *rest_models.CHAT_EVENTS,
-    rest_models.Activity,
+    rest_models.ActivityEvent,
     rest_models.ChatInfo,
     rest_models.ErrorInfo,
     rest_models.PermissionEvent,
@@ -54,7 +54,11 @@ HEAD_FIELDS: dict[str, Any] = definitions(SENT)["EventHead"]["properties"]
 UNIONS = {
     "Attachment": [each.__name__ for each in get_args(rest_models.Attachment)],
     "ChatEvent": EVENTS,
-    "PermissionEvent": ["PermissionsWaiting", "PermissionRequested", "PermissionSettled"],
+    "PermissionEvent": [
+        "PendingPermissionRequests",
+        "PermissionRequestAdded",
+        "PermissionRequestSettled",
+    ],
 }
 LITERALS: dict[str, Any] = {
     "Answer": Answer,

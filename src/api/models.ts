@@ -17,7 +17,7 @@ export type StepKind =
   | 'open'
   | 'arguments';
 /** A change or run of a notebook through a tool. */
-export interface Activity {
+export interface ActivityEvent {
   /**
    * `changed` and `taken_back`: cells were written; `kept`: a person keeps changes; `running` and
    * `ran`: a cell's code starts and ends; `shown`: an agent points its user to a cell; `missed`:
@@ -312,6 +312,11 @@ export interface OutputAttachment {
   cell: string;
   output?: number | null;
 }
+/** The pending requests; first event of a stream. */
+export interface PendingPermissionRequests {
+  kind: 'waiting';
+  permissions: readonly PermissionInfo[];
+}
 /** A call needs the person's approval; `POST /api/tk-ai/permissions/{id}` answers. */
 export interface PermissionAskedEvent extends Omit<EventHead, 'id'> {
   /** The request's. */
@@ -357,12 +362,12 @@ export interface PermissionInfo {
   within_call: boolean;
 }
 /** A new pending request. */
-export interface PermissionRequested {
+export interface PermissionRequestAdded {
   kind: 'asked';
   permission: PermissionInfo;
 }
 /** A request is no longer pending. */
-export interface PermissionSettled {
+export interface PermissionRequestSettled {
   kind: 'settled';
   id: string;
   /** The user's answer, over any interface; or that it expired or its caller disconnected. */
@@ -375,11 +380,6 @@ export interface PermissionSettledEvent extends Omit<EventHead, 'id'> {
   kind: 'permission_settled';
   /** The call that waited; its result has the outcome. */
   call: string;
-}
-/** The pending requests; first event of a stream. */
-export interface PermissionsWaiting {
-  kind: 'waiting';
-  permissions: readonly PermissionInfo[];
 }
 /** A prompt, for a list of them. */
 export interface PromptInfo {
@@ -678,4 +678,7 @@ export type ChatEvent =
   | NoticeAddedEvent
   | TurnFailedEvent
   | TurnEndedEvent;
-export type PermissionEvent = PermissionsWaiting | PermissionRequested | PermissionSettled;
+export type PermissionEvent =
+  | PendingPermissionRequests
+  | PermissionRequestAdded
+  | PermissionRequestSettled;

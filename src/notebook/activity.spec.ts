@@ -3,7 +3,7 @@ import { Signal } from '@lumino/signaling';
 import { type ApiError, type ICellsByEntry, unreachable } from '../api/client';
 import { FakeServer } from '../testing/server';
 import { type Journal, NotebookActivity } from './activity';
-import type { Activity, CombinedChange } from '../api/events';
+import type { ActivityEvent, CombinedChange } from '../api/events';
 import { NET } from '../testing/events';
 
 /** A server of one notebook, which sends events to the current subscribers. */
@@ -56,8 +56,15 @@ class Server implements Journal {
       .filter(({ entries }) => entries.length > 0);
   }
 
-  emit(kind: Activity['kind'], ...cells: string[]): void {
-    const event: Activity = { kind, author: 'Claude', cells, turn: null, entry: 1, status: '' };
+  emit(kind: ActivityEvent['kind'], ...cells: string[]): void {
+    const event: ActivityEvent = {
+      kind,
+      author: 'Claude',
+      cells,
+      turn: null,
+      entry: 1,
+      status: ''
+    };
     this.wire.open.forEach(({ topic }) => this.wire.publish(topic, event));
   }
 

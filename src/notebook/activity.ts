@@ -3,7 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { ChatApi } from '../api/client';
-import type { Activity, CombinedChange, UndoResult } from '../api/events';
+import type { ActivityEvent, CombinedChange, UndoResult } from '../api/events';
 import type { IChannel } from '../api/channel';
 import { quietly } from '../api/reads';
 import { cellsByEntry } from '../common/changes';
@@ -126,7 +126,7 @@ export class NotebookActivity implements IDisposable {
     if (path === null) {
       return;
     }
-    this._following = this._channel.subscribe<Activity>(
+    this._following = this._channel.subscribe<ActivityEvent>(
       { changes: path },
       {
         live: async isReset => {
@@ -141,7 +141,7 @@ export class NotebookActivity implements IDisposable {
   }
 
   /** Handle an event. */
-  private async _take({ author, cells, kind }: Activity, path: string): Promise<void> {
+  private async _take({ author, cells, kind }: ActivityEvent, path: string): Promise<void> {
     const others = this._running.filter(({ cell }) => !cells.includes(cell));
     switch (kind) {
       case 'running':

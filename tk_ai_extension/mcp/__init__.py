@@ -18,7 +18,7 @@ MODE = "tk-ai/mode"
 
 
 @dataclass(frozen=True, slots=True)
-class McpClient:
+class ConnectedClient:
     """The client of a request, as identified by its transport.
 
     Attributes:

@@ -17,7 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from tk_ai_extension._version import __version__
-from tk_ai_extension.mcp import McpClient
+from tk_ai_extension.mcp import ConnectedClient
 from tk_ai_extension.mcp.resources import Prompts, Resources
 from tk_ai_extension.mcp.tool_calls import CLIENT, INSTRUCTIONS, McpCallers, McpTools, RunningCalls
 from tk_ai_extension.tools.registry import Registry
@@ -111,7 +111,7 @@ class McpHttp:
             await self._task
 
     async def serve(
-        self, client: McpClient, body: bytes, scope: Scope, receive: Receive, send: Send
+        self, client: ConnectedClient, body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request of ASGI, with this client and this body."""
         # A call that may wait for a long time gets a stream: its pings keep proxies from closing it.

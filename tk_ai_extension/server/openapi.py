@@ -18,7 +18,7 @@ from tk_ai_extension._version import __version__
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server import rest_models
 from tk_ai_extension.server.handlers.base_handler import TkAIHandler
-from tk_ai_extension.server.handlers.openapi_operations import CALLER, TOOLSETS, Operation
+from tk_ai_extension.server.handlers.openapi_operations import CALLER, TOOLSETS, OpenAPIOperation
 from tk_ai_extension.server.handlers.routes import ROUTES
 from tk_ai_extension.server.handlers.tools import ToolHandler
 from tk_ai_extension.tools.registry import Registry, Tool
@@ -90,12 +90,12 @@ def describe(registry: Registry, base_url: str) -> Mapping[str, Any]:
 
 def _methods(
     handler: type[TkAIHandler],
-) -> dict[str, tuple[Operation, Callable[..., Any]]]:
+) -> dict[str, tuple[OpenAPIOperation, Callable[..., Any]]]:
     """Return the operations of a route, by the name of the HTTP method."""
-    found: dict[str, tuple[Operation, Callable[..., Any]]] = {}
+    found: dict[str, tuple[OpenAPIOperation, Callable[..., Any]]] = {}
     for name in map(str.lower, handler.methods()):
         method = getattr(handler, name)
-        operation: Operation | None = getattr(method, "operation", None)
+        operation: OpenAPIOperation | None = getattr(method, "operation", None)
         if operation is not None:
             found[name] = operation, inspect.unwrap(method)
     return found
@@ -118,7 +118,7 @@ def _name(argument: str) -> str:
 
 
 def _described(
-    operation: Operation, method: Callable[..., Any], schemas: dict[str, Schema]
+    operation: OpenAPIOperation, method: Callable[..., Any], schemas: dict[str, Schema]
 ) -> Json:
     """Describe an operation: its path, query, body and responses."""
     hints = get_type_hints(method, {**method.__globals__, **vars(rest_models)})

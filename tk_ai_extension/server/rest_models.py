@@ -33,13 +33,13 @@ from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.proposals import Proposal
 from tk_ai_extension.tools.default.variables import VariableList
 from tk_ai_extension.tools.registry import parsed
-from tk_ai_extension.workspace.activity import Activity
+from tk_ai_extension.workspace.activity import ActivityEvent
 from tk_ai_extension.workspace.permission_requests import Answer, Effect, Outcome
 from tk_ai_extension.workspace.permissions import MAX_MESSAGE, StandingApprovalInfo
 from tk_ai_extension.workspace.undo import CombinedChange, UndoResult
 
 __all__ = [
-    "Activity",
+    "ActivityEvent",
     "Attachment",
     "ChatRequest",
     "ChatSetupInfo",
@@ -259,7 +259,7 @@ class ChatEventsPage(TypedDict):
     next: int | None
 
 
-class CallInfo(TypedDict):
+class ToolCallInfo(TypedDict):
     """A tool call of a turn with the result that Claude read."""
 
     tool: str
@@ -267,7 +267,7 @@ class CallInfo(TypedDict):
     text: str
 
 
-class BegunTurn(TypedDict):
+class TurnInfo(TypedDict):
     """A turn that is queued or runs."""
 
     chat: str
@@ -291,7 +291,7 @@ class TurnAnswer(TypedDict):
     turn: str
     end: chat_events.End
     text: str
-    calls: list[CallInfo]
+    calls: list[ToolCallInfo]
     changes: list[Json]
     plan: bool
     usage: Json | None
@@ -406,21 +406,21 @@ class AnsweredPermission(TypedDict):
     answer: Answer
 
 
-class PermissionsWaiting(TypedDict):
+class PendingPermissionRequests(TypedDict):
     """The pending requests; first event of a stream."""
 
     kind: Literal["waiting"]
     permissions: list[PermissionInfo]
 
 
-class PermissionRequested(TypedDict):
+class PermissionRequestAdded(TypedDict):
     """A new pending request."""
 
     kind: Literal["asked"]
     permission: PermissionInfo
 
 
-class PermissionSettled(TypedDict):
+class PermissionRequestSettled(TypedDict):
     """A request is no longer pending.
 
     Attributes:
@@ -433,5 +433,6 @@ class PermissionSettled(TypedDict):
 
 
 PermissionEvent = Annotated[
-    PermissionsWaiting | PermissionRequested | PermissionSettled, Discriminator("kind")
+    PendingPermissionRequests | PermissionRequestAdded | PermissionRequestSettled,
+    Discriminator("kind"),
 ]

@@ -38,7 +38,7 @@ from tk_ai_extension.model.errors import (
 )
 from tk_ai_extension.model.json_values import Json, encodable, encodable_text
 from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
-from tk_ai_extension.workspace.permission_requests import Approval, Effect
+from tk_ai_extension.workspace.permission_requests import CallApproval, Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionDecision
 from tk_ai_extension.workspace.workspace import Workspace
 
@@ -151,7 +151,7 @@ class ToolContext:
     progress: ProgressSink = _no_progress
     approver: Approver | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    approval: Approval | None = None
+    approval: CallApproval | None = None
     tools: Registry | None = None
 
     def current_path(self, notebook: str | None) -> str | None:
@@ -758,7 +758,7 @@ async def _perform(tool: Tool, parsed: BaseModel, context: ToolContext) -> Resul
         if now.digest() != shown.digest():
             continue
         try:
-            return await _do(tool, given, replace(context, approval=Approval(now)), plan)
+            return await _do(tool, given, replace(context, approval=CallApproval(now)), plan)
         except ApprovalOutdated:
             continue
     raise ApprovalOutdated(f"The effect of {tool.name} changed each time the user was asked.")

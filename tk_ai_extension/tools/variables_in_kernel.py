@@ -217,7 +217,7 @@ def attribute_of(value, name):
     return found, not computed
 
 
-class Shown:
+class VerbatimRepr:
     """A default or an annotation, as text."""
 
     def __init__(self, value):
@@ -230,7 +230,7 @@ class Shown:
 def annotation_of(annotation):
     if isinstance(annotation, (type, str)) or root_of(type(annotation)) in ("typing", "types"):
         return annotation
-    return Shown(annotation)
+    return VerbatimRepr(annotation)
 
 
 def signature_of(value):
@@ -241,7 +241,7 @@ def signature_of(value):
     empty = inspect.Parameter.empty
     parameters = [
         each.replace(
-            default=empty if each.default is empty else Shown(text_of(each.default)),
+            default=empty if each.default is empty else VerbatimRepr(text_of(each.default)),
             annotation=annotation_of(each.annotation),
         )
         for each in signature.parameters.values()

@@ -37,10 +37,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     if ".ipynb_checkpoints" in file_path.parts:
         return None
-    return NotebookFile.from_parent(parent, path=file_path)
+    return NotebookCollector.from_parent(parent, path=file_path)
 
 
-class NotebookFile(pytest.File):
+class NotebookCollector(pytest.File):
     """A notebook as a file of tests."""
 
     def collect(self) -> Iterator[NotebookItem]:

@@ -18,7 +18,7 @@ MAX_BEHIND = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class ActivityEvent:
     """A change or run of a notebook through a tool.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Subscriber:
     def __init__(self, notebook: Notebook, user: str) -> None:
         self.notebook = notebook
         self.user = user
-        self.queue: deque[Activity] = deque()
+        self.queue: deque[ActivityEvent] = deque()
         self.changed = asyncio.Event()
 
     def follows(self, notebook: Notebook) -> bool:
@@ -53,10 +53,10 @@ class _Subscriber:
             self.notebook = notebook
         return self.notebook is notebook
 
-    def put(self, activity: Activity) -> None:
+    def put(self, activity: ActivityEvent) -> None:
         if len(self.queue) >= MAX_BEHIND:
             self.queue.clear()
-            activity = Activity("missed")
+            activity = ActivityEvent("missed")
         self.queue.append(activity)
         self.changed.set()
 
@@ -90,15 +90,15 @@ class ActivityPublisher:
         if notebook is None or not self._subscribers:
             return
         named = tuple(dict.fromkeys(cell for cell in cells if cell))
-        activity = Activity(kind, caller.author, named, caller.turn, entry, status)
+        activity = ActivityEvent(kind, caller.author, named, caller.turn, entry, status)
         for subscriber in self._subscribers:
             is_theirs = kind != "shown" or subscriber.user == caller.user
             if is_theirs and subscriber.follows(notebook):
                 subscriber.put(activity)
 
     async def follow(
-        self, notebook: Notebook, running: Iterable[Activity] = (), *, user: str = ""
-    ) -> AsyncGenerator[Activity]:
+        self, notebook: Notebook, running: Iterable[ActivityEvent] = (), *, user: str = ""
+    ) -> AsyncGenerator[ActivityEvent]:
         """Yield the activities of a notebook, beginning with those of the cells that run now.
 
         Args:

@@ -37,10 +37,10 @@ from tk_ai_extension.model.executions import (
 from tk_ai_extension.model.output_changes import OutputBuffer, summarise
 from tk_ai_extension.notebooks.notebook import KernelIncarnations, Notebook, Notebooks
 from tk_ai_extension.notebooks.running_outputs import CellOutputWriter
-from tk_ai_extension.workspace.activity import Activity, ActivityPublisher
+from tk_ai_extension.workspace.activity import ActivityEvent, ActivityPublisher
 from tk_ai_extension.workspace.display_updates import DisplayRegistry, DisplayUpdates
 from tk_ai_extension.workspace.journal import Journal
-from tk_ai_extension.workspace.permission_requests import Approval
+from tk_ai_extension.workspace.permission_requests import CallApproval
 from tk_ai_extension.workspace.runs import (
     FairQueue,
     OpenDocument,
@@ -159,7 +159,7 @@ class ExecutionService:
         path: str | None = None,
         timeout: float | None = None,
         stop_on_error: bool = True,
-        approval: Approval | None,
+        approval: CallApproval | None,
         tool: str = "",
         supervisor: RunSupervisor | None = None,
         report: RunReport | None = None,
@@ -257,10 +257,10 @@ class ExecutionService:
             and turn in (None, run.caller.turn)
         ]
 
-    def running(self, notebook: Notebook) -> list[Activity]:
+    def running(self, notebook: Notebook) -> list[ActivityEvent]:
         """Return the cells of a notebook that run now."""
         return [
-            Activity("running", run.caller.author, (run.current.cell,), run.caller.turn)
+            ActivityEvent("running", run.caller.author, (run.current.cell,), run.caller.turn)
             for run in self.active(notebook=notebook)
             if run.current.status == "running" and run.current.cell is not None
         ]

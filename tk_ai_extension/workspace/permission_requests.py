@@ -229,7 +229,7 @@ class PermissionFeed:
 
 
 @dataclass(frozen=True)
-class Approval:
+class CallApproval:
     """A person's approval of one call, bound to its notebook, kernel and sources.
 
     Attributes:

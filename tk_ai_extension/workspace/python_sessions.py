@@ -45,7 +45,7 @@ IGNORED = "The code ignored the interrupt. The session gets another kernel."
 
 
 @dataclass(frozen=True, slots=True)
-class SessionKey:
+class PythonSessionKey:
     """The key of a session.
 
     Attributes:
@@ -73,7 +73,7 @@ class PythonSession:
         used: The time of its last use, in seconds of the monotonic clock.
     """
 
-    key: SessionKey
+    key: PythonSessionKey
     id: str = field(default_factory=lambda: secrets.token_hex(6))
     kernel_id: str = ""
     owners: set[str] = field(default_factory=set[str])
@@ -112,7 +112,7 @@ class PythonSessions:
     def __post_init__(self) -> None:
         self.bridge = ToolBridge(self.kernels)
         # Least recently used first.
-        self._sessions: dict[SessionKey, PythonSession] = {}
+        self._sessions: dict[PythonSessionKey, PythonSession] = {}
         self._tasks = BackgroundTasks(logger)
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -120,12 +120,14 @@ class PythonSessions:
         """Iterate over the sessions, least recently used first."""
         return iter(list(self._sessions.values()))
 
-    def kernel_of(self, key: SessionKey) -> str | None:
+    def kernel_of(self, key: PythonSessionKey) -> str | None:
         """Return the present kernel of a session, if it has one."""
         session = self._sessions.get(key)
         return (session.kernel_id or None) if session else None
 
-    async def acquire(self, key: SessionKey, caller: Caller, *, resets: bool) -> PythonSession:
+    async def acquire(
+        self, key: PythonSessionKey, caller: Caller, *, resets: bool
+    ) -> PythonSession:
         """Return a session with a kernel for one run. Call `release` afterwards.
 
         Args:
@@ -237,7 +239,7 @@ class PythonSessions:
         await self._tasks.close()
         self.bridge.close()
 
-    def _session_to_evict(self, key: SessionKey) -> PythonSession | None:
+    def _session_to_evict(self, key: PythonSessionKey) -> PythonSession | None:
         """Return the user's session to close before adding one; None if the limit is not reached.
 
         Raises:
@@ -284,7 +286,7 @@ class PythonSessions:
 
 
 @dataclass(eq=False)
-class SessionSupervisor:
+class PythonSessionSupervisor:
     """Supervises a session's kernel during one run (`workspace.runs.RunSupervisor`).
 
     Attributes:

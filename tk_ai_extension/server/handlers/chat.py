@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tk_ai_extension.agent.chats import TurnStream
     from tk_ai_extension.server.rest_models import (
         AnsweredQuestion,
-        BegunTurn,
         ChatEventsPage,
         ChatInfo,
         ChatList,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         StopRequest,
         StopResult,
         TurnAnswer,
+        TurnInfo,
         UndoneTurn,
         UndoTurnRequest,
     )
@@ -56,14 +56,14 @@ class ChatMessageHandler(StreamingHandler):
     """A message to Claude."""
 
     @operation("execute", "send_message", _WAIT, streams="ChatEvent")
-    async def post(self, body: ChatRequest) -> TurnAnswer | BegunTurn | None:
+    async def post(self, body: ChatRequest) -> TurnAnswer | TurnInfo | None:
         """Send a message to Claude and return the result of its turn."""
         chats, user = await self.services.chats(), username(self)
         return await self.answer(partial(chats.send, user, body))
 
     async def answer(
         self, begin: Callable[[], Awaitable[TurnStream]]
-    ) -> TurnAnswer | BegunTurn | None:
+    ) -> TurnAnswer | TurnInfo | None:
         """Begin a turn and return its result, or stream its events. It continues if its client disconnects.
 
         With ``Accept: text/event-stream`` the events are server-sent; after a lost connection,

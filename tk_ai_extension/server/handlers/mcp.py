@@ -14,7 +14,7 @@ from typing import Any
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
-from tk_ai_extension.mcp import McpClient
+from tk_ai_extension.mcp import ConnectedClient
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.server.handlers.base_handler import (
     TkAIHandler,
@@ -148,7 +148,7 @@ class McpHandler(TkAIHandler):
         if self.request.query:
             toolsets = self.get_query_argument("toolsets", None)
             key = self.get_query_argument("caller", None)
-        client = McpClient(
+        client = ConnectedClient(
             username(self),
             # An unknown toolset is refused at once, not at the first call.
             services.registries.get(toolsets),

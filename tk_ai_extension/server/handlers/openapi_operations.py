@@ -15,7 +15,7 @@ Parameter = Json
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OpenAPIOperation:
     """OpenAPI description of a method, in addition to its signature and docstring.
 
     Attributes:
@@ -45,7 +45,7 @@ def operation(
 
     Args:
         action: The required action.
-        operation_id: See `Operation`.
+        operation_id: See `OpenAPIOperation`.
         *parameters: Parameters in the query or a header.
         streams: The model of server-sent events.
         media: Other media types than JSON.
@@ -65,7 +65,7 @@ def operation(
             if answer is not None:
                 self.write_json(answer)
 
-        described = Operation(operation_id, parameters, streams, media)
+        described = OpenAPIOperation(operation_id, parameters, streams, media)
         vars(respond)["operation"] = described
         return allowed(action)(respond)
 

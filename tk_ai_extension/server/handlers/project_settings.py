@@ -28,7 +28,7 @@ class SandboxHandler(TkAIHandler):
         self.write_json({"sandbox": sandbox})
 
 
-class ShareHandler(TkAIHandler):
+class SharedKernelHandler(TkAIHandler):
     """The shared kernel."""
 
     @allowed("execute")
@@ -47,7 +47,7 @@ class ShareHandler(TkAIHandler):
         self.write_json({"was_shared": await project.unshare()})
 
 
-class LabHandler(TkAIHandler):
+class JupyterLabHandler(TkAIHandler):
     """JupyterLab in this server."""
 
     @allowed("execute")
@@ -59,7 +59,7 @@ class LabHandler(TkAIHandler):
 
 PROJECT_ROUTES = (
     (r"api/tk-ai/project/sandbox", SandboxHandler),
-    (r"api/tk-ai/project/share", ShareHandler),
-    (r"api/tk-ai/project/lab", LabHandler),
+    (r"api/tk-ai/project/share", SharedKernelHandler),
+    (r"api/tk-ai/project/lab", JupyterLabHandler),
 )
 """Routes of a project's server, before those of `routes`."""

@@ -341,7 +341,7 @@ async def _kernel_left_by(context: ToolContext, managed: ConnectedNotebook) -> s
     return kernel_id
 
 
-class ManagedEntry(BaseModel):
+class ConnectedNotebookEntry(BaseModel):
     """A connected notebook."""
 
     name: str
@@ -351,10 +351,10 @@ class ManagedEntry(BaseModel):
     current: bool
 
 
-class ManagedNotebooks(Result):
+class ConnectedNotebookList(Result):
     """The caller's connected notebooks."""
 
-    notebooks: list[ManagedEntry]
+    notebooks: list[ConnectedNotebookEntry]
 
     def as_text(self) -> str:
         return (
@@ -369,15 +369,15 @@ class ManagedNotebooks(Result):
 
 
 @tool("READ", command="managed")
-async def list_managed_notebooks(context: ToolContext) -> ManagedNotebooks:
+async def list_managed_notebooks(context: ToolContext) -> ConnectedNotebookList:
     """List the notebooks you connected and their kernels' states; `*` marks the current one."""
     workspace, caller = context.workspace, context.caller
     current = workspace.notebooks.current(caller)
     managed = workspace.notebooks.list(caller)
     states = await asyncio.gather(*(kernel_state(context, entry.kernel_id) for entry in managed))
-    return ManagedNotebooks(
+    return ConnectedNotebookList(
         notebooks=[
-            ManagedEntry(
+            ConnectedNotebookEntry(
                 name=entry.name,
                 notebook=entry.path,
                 kernel_id=entry.kernel_id or "",

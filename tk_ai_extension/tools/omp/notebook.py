@@ -19,7 +19,7 @@ Action = Literal["edit", "insert", "delete"]
 _ACTIONS: dict[str, Action] = {"replace": "edit", "insert": "insert", "delete": "delete"}
 
 
-class NotebookChanged(CellsChanged):
+class NotebookToolResult(CellsChanged):
     """The cell that was edited, inserted or deleted, with the field names that clients expect."""
 
     action: Action
@@ -33,7 +33,7 @@ class NotebookChanged(CellsChanged):
     """The cell's source; of a deleted cell, its last one."""
 
 
-async def _carry_out(context: ToolContext, edit: EditPlan, tool: str) -> NotebookChanged:
+async def _carry_out(context: ToolContext, edit: EditPlan, tool: str) -> NotebookToolResult:
     """Apply the edit and return its result."""
     applied = await editing.apply(
         context.workspace, context.caller, edit.document, edit.operations, tool=tool
@@ -41,7 +41,7 @@ async def _carry_out(context: ToolContext, edit: EditPlan, tool: str) -> Noteboo
     changed, (change,) = cells_changed(applied), applied.changes
     content = change.after or change.before
     assert content is not None
-    return NotebookChanged(
+    return NotebookToolResult(
         **dict(changed),
         action=_ACTIONS[change.action],
         cellIndex=changed.changes[0].index,

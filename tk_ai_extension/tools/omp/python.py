@@ -15,7 +15,7 @@ from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalS
 from tk_ai_extension.tools.parameter_types import Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.run_plans import ExecutionResult, follow
-from tk_ai_extension.workspace.python_sessions import SessionKey, SessionSupervisor
+from tk_ai_extension.workspace.python_sessions import PythonSessionKey, PythonSessionSupervisor
 from tk_ai_extension.workspace.runs import RunStep
 from tk_ai_extension.workspace.tool_bridge import Answer
 
@@ -29,7 +29,7 @@ _STATES: dict[str, CellState] = {
 }
 
 
-class PythonCell(BaseModel):
+class PythonCellInput(BaseModel):
     """Code to run; a title, as some clients send, is ignored."""
 
     code: str
@@ -62,8 +62,8 @@ class PythonPlan:
         kernel_id: The session's current kernel; None if one will be started.
     """
 
-    cells: tuple[PythonCell, ...]
-    key: SessionKey
+    cells: tuple[PythonCellInput, ...]
+    key: PythonSessionKey
     wait: float
     timeout: float | None
     kernel_id: str | None
@@ -92,7 +92,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
     artifacts = await asyncio.to_thread(workspace.artifacts.folder_of, caller.user)
     before = workspace.python.kernel_of(plan.key)
     session = await workspace.python.acquire(plan.key, caller, resets=bool(resets))
-    supervisor = SessionSupervisor(
+    supervisor = PythonSessionSupervisor(
         workspace.python,
         session,
         caller,
@@ -134,7 +134,7 @@ async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResul
 @tool("EXECUTE", carry_out=_run)
 async def python(
     context: ToolContext,
-    cells: Annotated[list[PythonCell], Field(min_length=1, max_length=100)],
+    cells: Annotated[list[PythonCellInput], Field(min_length=1, max_length=100)],
     mode: Annotated[
         Literal["session", "per-call"], Field(description="per-call: a kernel for this call only")
     ] = "session",
@@ -155,7 +155,7 @@ async def python(
     folder = context.workspace.contain(inside).rpartition("/")[0]
     await context.workspace.files.list(folder)  # raises FileMissing
     name = "" if mode == "per-call" else _session_name(context.caller, session)
-    key = SessionKey(context.caller.user, name, folder)
+    key = PythonSessionKey(context.caller.user, name, folder)
     if reset:
         cells = [cells[0].model_copy(update={"reset": True}), *cells[1:]]
     kernel_id = context.workspace.python.kernel_of(key)
