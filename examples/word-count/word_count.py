@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tk_ai_extension.model.cell_operations import Insert
-from tk_ai_extension.model.cells import CellContent, Snapshot
+from tk_ai_extension.model.cells import CellData, Snapshot
 from tk_ai_extension.tools.edit_plans import EditPlan, apply_edit, plan_edit
 from tk_ai_extension.tools.parameter_types import Notebook
 from tk_ai_extension.tools.registry import Result, ToolContext, tool
@@ -32,7 +32,7 @@ async def add_word_count(context: ToolContext, notebook: Notebook = None) -> Edi
     """Add a Markdown cell with the number of words at the end of a notebook."""
     document = await context.workspace.open(context.caller, notebook, tool="add_word_count")
     snapshot = await document.read()
-    cell = CellContent("markdown", f"{words_in(snapshot)} words")
+    cell = CellData("markdown", f"{words_in(snapshot)} words")
     return plan_edit(context, document, snapshot, Insert(cell))
 
 

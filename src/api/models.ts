@@ -83,17 +83,6 @@ export interface CellChangedEvent extends EventHead {
   /** Number of the change in the journal. */
   entry: number;
 }
-/** The cell that a step concerns. */
-export interface CellReference {
-  /** Its key (`model.cells.Cell.key`). */
-  id: string;
-  /** Its position, from 0. */
-  index: number;
-  /** code, markdown or raw. */
-  type: 'code' | 'markdown' | 'raw';
-  /** Its versioned address. */
-  address: string;
-}
 /** The run of one cell, or of scratch code. */
 export interface CellRun {
   cell?: string | null;
@@ -227,11 +216,6 @@ export interface ImageAttachment {
   kind: 'image';
   mime: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
   data: string;
-}
-/** The kernel of a call: the id of a running kernel, or the kernelspec of a new one. */
-export interface KernelReference {
-  id: string | null;
-  name: string | null;
 }
 /** A user's server, without its arguments, variables and headers. */
 export interface McpServerInfo {
@@ -403,7 +387,23 @@ export interface Proposal {
   /** The path of the notebook that the call concerns; None for none or several. */
   notebook: string | null;
   /** The kernel that runs the code; None if nothing runs. */
-  kernel: KernelReference | null;
+  kernel: ProposalKernel | null;
+}
+/** The cell that a step concerns. */
+export interface ProposalCell {
+  /** Its key (`model.cells.Cell.key`). */
+  id: string;
+  /** Its position, from 0. */
+  index: number;
+  /** code, markdown or raw. */
+  type: 'code' | 'markdown' | 'raw';
+  /** Its versioned address. */
+  address: string;
+}
+/** The kernel of a call: the id of a running kernel, or the kernelspec of a new one. */
+export interface ProposalKernel {
+  id: string | null;
+  name: string | null;
 }
 /** A line of a diff or of code, verbatim. */
 export interface ProposalLine {
@@ -417,7 +417,7 @@ export interface ProposalStep {
   /** One sentence for a person, who counts cells from 1. */
   title: string;
   /** The cell; None for a new one. */
-  cell: CellReference | null;
+  cell: ProposalCell | null;
   /** The index that a cell is inserted at or moved to, from 0. */
   to: number | null;
   /** Whether the lines marked with a space or `+` are run. */

@@ -14,7 +14,7 @@ import pytest
 from tests.agent.conftest import USER, Talk, of_kind, talk_with, until
 from tests.harness import ToolHarness
 from tests.support.echo_agent import EchoBackend
-from tk_ai_extension.model.agent_errors import ChatElsewhere
+from tk_ai_extension.model.agent_errors import ChatRunningElsewhere
 from tk_ai_extension.workspace.database import process_of
 
 pytestmark = pytest.mark.proves("chat:one-end")
@@ -40,7 +40,7 @@ async def test_a_chat_that_is_answered_in_one_server_is_refused_in_another_and_g
         other.send("Hello.", chat=running.chat),
         other.chats.delete(USER, running.chat),
     ):
-        with pytest.raises(ChatElsewhere):
+        with pytest.raises(ChatRunningElsewhere):
             await deed
     await one.chats.stop(USER, running.chat)
     assert (await until(running, "done")).data["end"] == "stopped"

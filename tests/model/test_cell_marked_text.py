@@ -14,7 +14,7 @@ from tk_ai_extension.model.cell_marked_text import (
     render,
 )
 from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Operation, Replace
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, cell_keys
+from tk_ai_extension.model.cells import Cell, CellData, CellType, Snapshot, cell_keys
 from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.model.three_way_merge import merge
 
@@ -189,8 +189,8 @@ def test_a_number_that_is_used_or_does_not_exist_makes_a_new_cell() -> None:
     text = render(THREE) + "# %% [code] cell:0\nagain\n# %% [code] cell:9\nnew\n"
     operations = merge(THREE, THREE, parse(text))
     assert operations == [
-        Insert(CellContent("code", "again"), index=3),
-        Insert(CellContent("code", "new"), index=4),
+        Insert(CellData("code", "again"), index=3),
+        Insert(CellData("code", "new"), index=4),
     ]
 
 

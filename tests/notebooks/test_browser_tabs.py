@@ -15,7 +15,7 @@ from tests.support.document_bench import (
     stream,
 )
 from tk_ai_extension.model.cell_operations import Insert, Replace, SetOutputs
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_changes import AppendOutput, StreamEdit
@@ -35,7 +35,7 @@ def once(method: str, what: Callable[[Json], Awaitable[None]]) -> Callable[[Json
     return before
 
 
-INSERT = Insert(CellContent("code", "new"), index=0)
+INSERT = Insert(CellData("code", "new"), index=0)
 
 
 @pytest.mark.proves("edit:linearizable")

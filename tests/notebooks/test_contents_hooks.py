@@ -22,7 +22,7 @@ from tests.support.document_bench import (
     sources,
 )
 from tk_ai_extension.model.cell_operations import Delete, Insert, Replace
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.server.services import CONTENTS_EVENTS
 
@@ -139,7 +139,7 @@ async def test_a_save_is_announced_as_jupyters_own_is(
     manager.event_logger.add_listener(schema_id=CONTENTS_EVENTS, listener=listen)
     manager.post_save_hook = lambda model, os_path, **_: ran.append((model["path"], os_path))
     document = await hooked.open(PLAIN)
-    await document.apply([Insert(CellContent("code", "x"))])
+    await document.apply([Insert(CellData("code", "x"))])
     event = await asyncio.wait_for(saved.get(), DEADLINE)
     assert event["path"] == document.path
     assert ran == [(document.path, str(hooked.root / document.path))]

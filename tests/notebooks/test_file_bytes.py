@@ -28,7 +28,7 @@ from tk_ai_extension.model.cell_operations import (
     SetOutputs,
     expecting,
 )
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.three_way_merge import merge
 from tk_ai_extension.notebooks.document import NotebookDocument
@@ -181,7 +181,7 @@ async def test_moving_inserting_and_deleting_leave_the_bytes_of_all_other_cells(
         assert snapshot.warnings == index.warnings
 
     for at in {0, count // 2, count}:
-        await document.apply([Insert(CellContent("markdown", f"new ü\n{at}"), index=at)])
+        await document.apply([Insert(CellData("markdown", f"new ü\n{at}"), index=at)])
         cells.insert(at, b"")
         await check({at})
     last = len(cells) - 1
@@ -230,7 +230,7 @@ async def test_a_broken_or_old_file_is_left_untouched(bench: DocumentBench, name
     with suppress(InvalidNotebook):
         assert (await document.read()).warnings
     with pytest.raises(InvalidNotebook):
-        await document.apply([Insert(CellContent("code", "x"))])
+        await document.apply([Insert(CellData("code", "x"))])
     assert file.read_bytes() == FILES[name]
 
 
@@ -279,6 +279,6 @@ async def test_a_notebook_cut_off_anywhere_is_refused_and_left_alone(bench: Docu
         os.utime(file, (1, 1))
         document = await bench.store.open("cut.ipynb")
         with pytest.raises(InvalidNotebook, match=r"cut\.ipynb, line \d+, column \d+") as raised:
-            await document.apply([Insert(CellContent("code", "x"))])
+            await document.apply([Insert(CellData("code", "x"))])
         assert raised.value.details["line"] <= cut.count(b"\n") + 1
         assert file.read_bytes() == cut

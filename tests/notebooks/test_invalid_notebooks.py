@@ -13,7 +13,7 @@ from tests.notebooks.conftest import file_bench
 from tests.support.document_bench import code, display, notebook, prose, stream
 from tk_ai_extension.model.cell_marked_text import render
 from tk_ai_extension.model.cell_operations import Insert, Replace, expecting
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import InvalidNotebook
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_changes import AppendOutput, summarise
@@ -116,7 +116,7 @@ async def use(root: Path, data: bytes) -> None:
             return
         try:
             key = snapshot.cells[0].key
-            edits = [Replace(key, "new"), Insert(CellContent("markdown", "more"))]
+            edits = [Replace(key, "new"), Insert(CellData("markdown", "more"))]
             await document.apply(expecting(await document.read(), edits))
             if snapshot.cells[0].type == "code":
                 async with document.writing(key) as writer:

@@ -14,7 +14,7 @@ from tests.support.document_bench import DocumentBench, sources, stream
 from tests.support.faults import LoopMeter
 from tk_ai_extension.model.cell_marked_text import render
 from tk_ai_extension.model.cell_operations import Insert, Move, Replace
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.output_changes import AppendOutput
 
 LONGEST_STALL = 0.2
@@ -73,7 +73,7 @@ async def use(bench: DocumentBench, cells: int, size: int) -> float:
         await document.apply(
             [
                 Replace(key, "edited"),
-                Insert(CellContent("markdown", "new"), index=0),
+                Insert(CellData("markdown", "new"), index=0),
                 Move(snapshot.cells[-1].key, 1),
             ]
         )

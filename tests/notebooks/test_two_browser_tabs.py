@@ -8,10 +8,10 @@ from tests.notebooks.tabs import PATH, TabHarness
 from tests.support.document_bench import sources
 from tests.support.tab_page import TabPerson
 from tk_ai_extension.model.cell_operations import Insert, Replace
-from tk_ai_extension.model.cells import CellContent
-from tk_ai_extension.model.errors import Conflict, OpenTwice
+from tk_ai_extension.model.cells import CellData
+from tk_ai_extension.model.errors import Conflict, ConflictingTabs
 
-INSERT = Insert(CellContent("code", "new"), index=0)
+INSERT = Insert(CellData("code", "new"), index=0)
 
 
 @pytest.mark.proves("fault:tab-lost", "fault:concurrent-edit")
@@ -38,9 +38,9 @@ async def test_two_tabs_with_unsaved_changes_are_an_error(harness: TabHarness) -
     await harness.person.type(PATH, 0, " typed")
     await TabPerson(other).type(PATH, 1, " too")
     document = await harness.document()
-    with pytest.raises(OpenTwice):
+    with pytest.raises(ConflictingTabs):
         await document.read()
-    with pytest.raises(OpenTwice):
+    with pytest.raises(ConflictingTabs):
         await document.apply([INSERT])
     await other.unload()
     await harness.changes(lambda: len(harness.channel.present(PATH)) == 1)

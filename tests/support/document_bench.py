@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
-from tk_ai_extension.notebooks.notebook_files import FileChanged, FileVersion, Folder
+from tk_ai_extension.notebooks.notebook_files import FileChanged, FileVersion, FolderHandle
 from tk_ai_extension.notebooks.notebook_store import NotebookStore
 
 DEADLINE = 20.0
@@ -196,7 +196,7 @@ class FilePerson:
             stored = json.loads(file.read_bytes())
             change(stored["cells"])
             try:
-                Folder(file.parent).replace(file.name, written(stored), version)
+                FolderHandle(file.parent).replace(file.name, written(stored), version)
             except FileChanged:
                 continue
             return

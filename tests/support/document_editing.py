@@ -21,7 +21,7 @@ from tk_ai_extension.model.cell_operations import (
     Replace,
     expecting,
 )
-from tk_ai_extension.model.cells import CellContent, source_hash
+from tk_ai_extension.model.cells import CellData, source_hash
 from tk_ai_extension.model.errors import (
     CellNotFound,
     Conflict,
@@ -134,7 +134,7 @@ class ReadingConformance:
             ("cell-0", None),
             ("cell-1", None),
         ]
-        operations = [Insert(CellContent("code", "new"), index=0), Replace("cell-0", "changed")]
+        operations = [Insert(CellData("code", "new"), index=0), Replace("cell-0", "changed")]
         with pytest.raises(InvalidArguments, match="no id"):
             await document.apply(operations)
         applied = await document.apply(expecting(snapshot, operations))
@@ -153,10 +153,10 @@ class EditingConformance:
         document = await bench.open(notebook(code("a", "aaaa1111"), code("b", "bbbb2222")))
         applied = await document.apply(
             [
-                Insert(CellContent("code", "first"), index=0),
-                Insert(CellContent("markdown", "after a"), after="aaaa1111"),
-                Insert(CellContent("raw", "before b"), before="bbbb2222"),
-                Insert(CellContent("code", "last")),
+                Insert(CellData("code", "first"), index=0),
+                Insert(CellData("markdown", "after a"), after="aaaa1111"),
+                Insert(CellData("raw", "before b"), before="bbbb2222"),
+                Insert(CellData("code", "last")),
             ]
         )
         expected = ["first", "a", "after a", "before b", "b", "last"]
@@ -224,7 +224,7 @@ class EditingConformance:
             applied = await document.apply([Move(cell, to)])
             assert applied.snapshot.places[cell] == to % 4
             assert applied.changes[0].index == to % 4
-        applied = await document.apply([Insert(CellContent("code", "new"), index=-2)])
+        applied = await document.apply([Insert(CellData("code", "new"), index=-2)])
         assert applied.snapshot.cells[3].source == "new"
         assert applied.changes[0].index == 3
         assert await document.outputs(ids[0]) == (stream("x"),)
@@ -256,8 +256,8 @@ class EditingConformance:
             (Replace("nowhere", "x"), CellNotFound),
             (Delete("aaaa1111"), CellNotFound),
             (Move("bbbb2222", 7), InvalidArguments),
-            (Insert(CellContent("code", "x"), index=9), InvalidArguments),
-            (Insert(CellContent("code", "x"), index=0, after="bbbb2222"), InvalidArguments),
+            (Insert(CellData("code", "x"), index=9), InvalidArguments),
+            (Insert(CellData("code", "x"), index=0, after="bbbb2222"), InvalidArguments),
             (Replace("bbbb2222", "x", expect=source_hash("else")), Conflict),
         ],
         ids=["unknown", "deleted", "move", "insert", "two places", "conflict"],

@@ -20,7 +20,7 @@ from tests.support.document_bench import (
     written,
 )
 from tk_ai_extension.model.cell_operations import Insert, Replace, expecting
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import DiskFull, InvalidNotebook, ReadOnly, ToolError
 
 NOBODY = 65534
@@ -97,7 +97,7 @@ class FaultConformance:
         path = bench.put(data)
         os.utime(bench.root / path, (1, 1))  # Otherwise another program may still be writing it.
         document = await bench.store.open(path)
-        insert = Insert(CellContent("code", "new"))
+        insert = Insert(CellData("code", "new"))
         for attempt in (document.read, document.raw, partial(document.apply, [insert])):
             with pytest.raises(InvalidNotebook, match=path) as raised:
                 await attempt()

@@ -17,7 +17,7 @@ from tests.support.document_bench import (
     stream,
 )
 from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Replace
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.executions import Execution
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_changes import AppendOutput, ReplaceOutput, StreamEdit
@@ -121,7 +121,7 @@ class OutputsConformance:
         async with document.writing("aaaa1111") as writer:
             writer.start()
             await writer.write([AppendOutput(stream("one "))])
-            await document.apply([Move("aaaa1111", 2), Insert(CellContent("code", "new"), index=0)])
+            await document.apply([Move("aaaa1111", 2), Insert(CellData("code", "new"), index=0)])
             await writer.write([StreamEdit(0, 4, "two ")])
             index = (await document.read()).places["aaaa1111"]
             await bench.person.type(document.path, index, " typed")

@@ -12,7 +12,7 @@ from tests.support.executor_bench import (
     run,
 )
 from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME
-from tk_ai_extension.model.executions import InputRequested, StatusEvent
+from tk_ai_extension.model.executions import InputRequested, StatusDisplay
 
 MESSAGES = 2_000
 """Of a flood: more than the 1,000 that a kernel queues for a slow client before it drops any."""
@@ -113,7 +113,7 @@ display({'application/x-work-status': {'done': 3}, 'text/plain': 'busy'}, raw=Tr
             {"application/json": {"a": [1, None]}, "text/plain": "<JSON>"},
             {"image/png": "iVBORw0KGgo=", "image/jpeg": "AAAA", "text/plain": "<image>"},
         ]
-        assert StatusEvent("application/x-work-status", {"done": 3}) in outcome.events
+        assert StatusDisplay("application/x-work-status", {"done": 3}) in outcome.events
 
     @pytest.mark.proves("out:ansi")
     async def test_colours_are_kept(self, bench: ExecutorBench) -> None:
@@ -156,7 +156,7 @@ display({'text/plain': 'bad \\udcff byte'}, raw=True)
             bench, "_ = display('50 %', display_id='bar')\n_ = display('60 %', display_id='bar')"
         )
         assert [each["data"]["text/plain"] for each in again.outputs] == ["'60 %'", "'60 %'"]
-        last = [each for each in again.events if isinstance(each, StatusEvent)][-1]
+        last = [each for each in again.events if isinstance(each, StatusDisplay)][-1]
         assert (last.mime, last.data["display_id"]) == (OTHER_DISPLAY_MIME, "bar")
         assert last.data["output"]["data"] == {"text/plain": "'60 %'"}
         result = await run(

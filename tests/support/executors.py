@@ -29,7 +29,7 @@ from tests.support.executor_bench import (
 from tests.support.executor_faults import EndOfKernelConformance
 from tests.support.executor_outputs import FloodConformance, OutputConformance
 from tk_ai_extension.model.errors import KernelNotFound
-from tk_ai_extension.model.executions import Started
+from tk_ai_extension.model.executions import ExecutionStarted
 
 
 class StatusConformance:
@@ -45,7 +45,7 @@ class StatusConformance:
         assert outcome.outputs[0]["data"] == {"text/plain": "42"}
         assert first.execution.execution_count is not None
         assert outcome.execution.execution_count == first.execution.execution_count + 1
-        assert Started(outcome.execution.execution_count) in outcome.events
+        assert ExecutionStarted(outcome.execution.execution_count) in outcome.events
         assert outcome.execution.duration > 0
 
     @pytest.mark.proves("exec:statuses", "out:ansi")

@@ -3,15 +3,15 @@
 import pytest
 
 from tests.harness import ToolHarness
-from tk_ai_extension.model.errors import NotOpen
+from tk_ai_extension.model.errors import NotebookNotOpen
 
 
 @pytest.mark.proves("mcp:focus")
 async def test_without_an_open_notebook_an_error_says_what_to_do(harness: ToolHarness) -> None:
     harness.write("a.ipynb", "1")
-    with pytest.raises(NotOpen, match="no notebook open"):
+    with pytest.raises(NotebookNotOpen, match="no notebook open"):
         await harness.call("use_notebook", notebook="active")
-    with pytest.raises(NotOpen, match=r"a\.ipynb") as raised:
+    with pytest.raises(NotebookNotOpen, match=r"a\.ipynb") as raised:
         await harness.call("show_cell", notebook="a.ipynb", cell=0)
     assert "Ask them to open it" in raised.value.hint
     assert (await harness.call("list_notebooks")).focus is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tk_ai_extension.model.cell_operations import Change, Operation, expecting
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys
+from tk_ai_extension.model.cells import Cell, CellData, Snapshot, cell_keys
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_changes import summarise
 from tk_ai_extension.notebooks.computed_edit import ComputedEdit
@@ -26,7 +26,7 @@ class ListNotebook:
         ids: Whether its format has cell ids.
     """
 
-    def __init__(self, cells: Sequence[CellContent], *, ids: bool = True) -> None:
+    def __init__(self, cells: Sequence[CellData], *, ids: bool = True) -> None:
         self.cells = list(cells)
         self.ids = ids
 
@@ -81,7 +81,7 @@ class ListNotebook:
         return self.take(draft)
 
 
-def contents(notebook: ListNotebook, draft: ComputedEdit) -> list[CellContent]:
+def contents(notebook: ListNotebook, draft: ComputedEdit) -> list[CellData]:
     """The cells as a draft of a notebook leaves them."""
     return [
         draft.contents[slot] if slot in draft.contents else notebook.cells[slot]

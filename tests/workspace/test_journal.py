@@ -12,7 +12,7 @@ import pytest
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cell_operations import Change
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import SaveFailed
 from tk_ai_extension.workspace.journal import PRUNE_EVERY, Journal, JournalEntry
 
@@ -30,7 +30,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 def change(source: str = "x", name: str = "318a") -> Change:
-    before, after = CellContent("code", "", id=name), CellContent("code", source, id=name)
+    before, after = CellData("code", "", id=name), CellData("code", source, id=name)
     return Change("replace", name, 0, before, after, index_before=0)
 
 
@@ -85,7 +85,7 @@ async def test_what_a_person_keeps_is_not_pending_and_can_be_undone(journal: Jou
 
 async def test_that_a_cell_is_deleted_settles_what_was_done_to_it_before(journal: Journal) -> None:
     first = await made(journal, changes=[change(name="a"), change(name="b")])
-    gone = Change("delete", "a", 0, CellContent("code", "x", id="a"), None, index_before=0)
+    gone = Change("delete", "a", 0, CellData("code", "x", id="a"), None, index_before=0)
     deleted = await made(journal, changes=[gone])
     later = await made(journal, changes=[change(name="a")])
     await journal.keep("n.ipynb", {deleted: ["a"]})

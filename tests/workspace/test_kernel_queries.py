@@ -15,7 +15,7 @@ from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
-    Started,
+    ExecutionStarted,
 )
 
 __all__ = ["backend", "harness", "jp_server_config"]
@@ -32,7 +32,7 @@ class EndingExecutor:
         self, _kernel_id: str, _request: ExecutionRequest
     ) -> AsyncGenerator[ExecutionEvent]:
         if self.starts:
-            yield Started(None)
+            yield ExecutionStarted(None)
         yield Execution(self.status)
 
 

@@ -21,7 +21,7 @@ from tk_ai_extension.model.cell_operations import (
     SetOutputs,
     expecting,
 )
-from tk_ai_extension.model.cells import CELL_TYPES, CellContent, CellType, source_hash
+from tk_ai_extension.model.cells import CELL_TYPES, CellData, CellType, source_hash
 from tk_ai_extension.workspace import change_encoding
 from tk_ai_extension.workspace.change_encoding import decode_changes, encode_changes, standing
 from tk_ai_extension.workspace.journal import JournalEntry
@@ -31,14 +31,14 @@ pytestmark = pytest.mark.proves("edit:history")
 PRINTED = ({"output_type": "stream", "name": "stdout", "text": "1\n"},)
 
 
-def code(source: str, name: str | None = None, *, ran: bool = False) -> CellContent:
-    return CellContent(
+def code(source: str, name: str | None = None, *, ran: bool = False) -> CellData:
+    return CellData(
         "code", source, id=name, execution_count=7 if ran else None, outputs=PRINTED if ran else ()
     )
 
 
-def markdown(source: str, name: str | None = None, **extra: Any) -> CellContent:
-    return CellContent("markdown", source, id=name, extra=extra)
+def markdown(source: str, name: str | None = None, **extra: Any) -> CellData:
+    return CellData("markdown", source, id=name, extra=extra)
 
 
 def three() -> ListNotebook:
@@ -140,10 +140,10 @@ OUTPUTS = st.sampled_from([(), PRINTED, PRINTED * 2])
 
 
 @st.composite
-def new_cells(draw: st.DrawFn) -> CellContent:
+def new_cells(draw: st.DrawFn) -> CellData:
     kind = draw(st.sampled_from(CELL_TYPES))
     ran = kind == "code" and draw(st.booleans())
-    return CellContent(
+    return CellData(
         kind,
         draw(SOURCES),
         metadata=draw(st.sampled_from([{}, {"tags": ["t"]}])),
@@ -161,7 +161,7 @@ def notebooks(draw: st.DrawFn) -> ListNotebook:
     return ListNotebook(named, ids=ids)
 
 
-def edit(data: st.DataObject, cells: list[tuple[str | None, CellContent]]) -> Operation:
+def edit(data: st.DataObject, cells: list[tuple[str | None, CellData]]) -> Operation:
     """Some operation that a notebook with these cells, called by these names, can take."""
     named = [(name, cell) for name, cell in cells if name is not None]
     choices = ["insert"] + (["replace", "delete", "move", "outputs"] if named else [])
@@ -286,7 +286,7 @@ def test_outputs_that_the_edits_kept_are_kept_by_undo_too_however_large(
     counts = st.sampled_from([5, None])
     notebook = ListNotebook(
         [
-            CellContent("code", "x", cell_id, {}, data.draw(counts), data.draw(outputs))
+            CellData("code", "x", cell_id, {}, data.draw(counts), data.draw(outputs))
             for cell_id in ids
         ]
     )

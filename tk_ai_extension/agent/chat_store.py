@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tk_ai_extension.agent.chat_events import ChatEvent, EventPayload, TextDelta, ThinkingDelta
-from tk_ai_extension.model.agent_errors import ChatElsewhere, ChatNotFound
+from tk_ai_extension.model.agent_errors import ChatNotFound, ChatRunningElsewhere
 from tk_ai_extension.model.errors import ToolError
 from tk_ai_extension.model.json_values import encodable_text
 from tk_ai_extension.model.paths import DELETED
@@ -201,7 +201,7 @@ class ChatStore:
         """Return the number of the last event of a chat, and the turns that a killed server left unfinished.
 
         Raises:
-            ChatElsewhere: another server is running a turn in the chat.
+            ChatRunningElsewhere: another server is running a turn in the chat.
         """
 
         def read(db: sqlite3.Connection) -> tuple[int, Sequence[str]]:
@@ -211,7 +211,9 @@ class ChatStore:
             )
             left = db.execute(query, (chat_id, self._server)).fetchall()
             if left and is_alive(left[0][1].partition("@")[2]):
-                raise ChatElsewhere("Another server of this folder is running a turn in this chat.")
+                raise ChatRunningElsewhere(
+                    "Another server of this folder is running a turn in this chat."
+                )
             query = "SELECT coalesce(max(id), 0) FROM events WHERE chat = ?"
             return db.execute(query, (chat_id,)).fetchone()[0], [turn for turn, _ in left]
 

@@ -66,7 +66,7 @@ class Chats:
     """Every chat of a server, by user.
 
     A chat that is not the user's is not found (`ChatNotFound`). While another server is running a turn in a
-    chat, it is only listed (`ChatElsewhere`).
+    chat, it is only listed (`ChatRunningElsewhere`).
 
     Args:
         services: The services that all chats share.

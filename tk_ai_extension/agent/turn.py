@@ -41,7 +41,7 @@ from tk_ai_extension.model.agent_errors import CallStopped
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cell_operations import Change
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import (
     InvalidArguments,
@@ -572,7 +572,7 @@ async def _texts_before(files: Files, edits: Sequence[tuple[str, str, str]]) -> 
 
 
 def _changed(call: str, path: str, change: Change, entry: int) -> CellChanged:
-    content: CellContent | None = change.after or change.before
+    content: CellData | None = change.after or change.before
     before = "" if change.before is None else change.before.source
     after = "" if change.after is None else change.after.source
     return CellChanged(

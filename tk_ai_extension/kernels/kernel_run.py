@@ -16,9 +16,9 @@ from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
+    ExecutionStarted,
     InputRequested,
     OutputsChanged,
-    Started,
 )
 from tk_ai_extension.model.json_values import Json, encodable
 
@@ -218,7 +218,7 @@ class KernelRun:
         self._begin()  # busy may be lost
         if not self._is_started:
             self._is_started = True
-            self._publish(Started(self._count))
+            self._publish(ExecutionStarted(self._count))
 
     def _publish(self, event: ExecutionEvent) -> None:
         self._events.append(event)

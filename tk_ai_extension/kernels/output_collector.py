@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tk_ai_extension.model.executions import StatusEvent
+from tk_ai_extension.model.executions import StatusDisplay
 from tk_ai_extension.model.json_values import Json, encodable
 from tk_ai_extension.model.output_changes import (
     AppendOutput,
@@ -22,7 +22,7 @@ MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 """Bytes of one execution's outputs that are kept by default."""
 
 OTHER_DISPLAY_MIME = "application/x-other-display-status"
-"""MIME type of the `StatusEvent` for the newest content of a display, which other cells may show, too.
+"""MIME type of the `StatusDisplay` for the newest content of a display, which other cells may show, too.
 
 Its data is ``{"display_id": str, "output": nbformat display_data}``.
 """
@@ -179,7 +179,7 @@ class OutputCollector:
         self._drained = 0
         self._clear_pending = False
         self._changed: set[int] = set()
-        self._events: dict[object, tuple[StatusEvent, int]] = {}  # with their sizes
+        self._events: dict[object, tuple[StatusDisplay, int]] = {}  # with their sizes
         self.dropped = 0
         """Characters that were dropped because of the limit."""
         self.error: Json | None = None
@@ -239,7 +239,7 @@ class OutputCollector:
         self._drained = len(self._outputs)
         return tuple(changes)
 
-    def drain_events(self) -> tuple[StatusEvent, ...]:
+    def drain_events(self) -> tuple[StatusDisplay, ...]:
         """Return the status events since the last call; of each display only its newest content."""
         events = tuple(self._events.values())
         self._events.clear()
@@ -298,7 +298,7 @@ class OutputCollector:
         data: Json = content.get("data") or {}
         statuses = [mime for mime in data if _STATUS_MIME.match(mime)]
         for mime in statuses:
-            self._emit(object(), StatusEvent(mime, data.pop(mime)))
+            self._emit(object(), StatusDisplay(mime, data.pop(mime)))
         if statuses:
             # The text next to a status is the fallback for front ends that do not know the type.
             data = {mime: value for mime, value in data.items() if not mime.startswith("text/")}
@@ -331,7 +331,7 @@ class OutputCollector:
                 if at < self._drained:
                     self._changed.add(at)
         shown = {"display_id": display_id, "output": {"output_type": "display_data", **bundle}}
-        self._emit(display_id, StatusEvent(OTHER_DISPLAY_MIME, shown))
+        self._emit(display_id, StatusDisplay(OTHER_DISPLAY_MIME, shown))
 
     def _charge(self, output: _Output, value: Json, display_id: str, allowance: int = 0) -> bool:
         """Count an output's new value against the limit; if it does not fit, count it as dropped."""
@@ -343,7 +343,7 @@ class OutputCollector:
         output.size = size
         return True
 
-    def _emit(self, key: object, event: StatusEvent) -> None:
+    def _emit(self, key: object, event: StatusDisplay) -> None:
         """Report an event; it replaces an undrained one with the same key."""
         _, former = self._events.pop(key, (None, 0))
         self._used -= former

@@ -13,7 +13,7 @@ class ChatNotFound(ToolError):
     default_hint = "List your chats, or omit the id to start a new one."
 
 
-class ChatElsewhere(ToolError):
+class ChatRunningElsewhere(ToolError):
     """Another server of the same root folder is running a turn of this chat."""
 
     code = "chat_elsewhere"

@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"cell:(\d{1,9})\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class CellRef:
+class CellReference:
     """The cell that a marker refers to, by a prefix of its id or by its index.
 
     Attributes:
@@ -61,7 +61,7 @@ class ParsedCell:
 
     type: CellType
     source: str
-    ref: CellRef | None = None
+    ref: CellReference | None = None
     line: int = 0
 
 
@@ -183,7 +183,7 @@ def _sections(lines: Sequence[str], begin: int) -> Iterator[tuple[int, str, list
         yield opened
 
 
-def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
+def _parse_marker(line: str, number: int) -> tuple[CellType, CellReference | None]:
     match = _MARKER.match(line)
     if match is None or match["type"] not in get_args(CellType):
         raise InvalidArguments(
@@ -196,8 +196,8 @@ def _parse_marker(line: str, number: int) -> tuple[CellType, CellRef | None]:
     if ref is None:
         return cell_type, None
     if numbered := _NUMBERED.match(ref):
-        return cell_type, CellRef(ref, number=int(numbered[1]))
-    return cell_type, CellRef(ref, prefix=ref[1:])
+        return cell_type, CellReference(ref, number=int(numbered[1]))
+    return cell_type, CellReference(ref, prefix=ref[1:])
 
 
 def select_lines(text: str, spec: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tk_ai_extension.model.cells import CellContent, CellType, Snapshot, counted, source_hash
+from tk_ai_extension.model.cells import CellData, CellType, Snapshot, counted, source_hash
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
 
@@ -36,7 +36,7 @@ class Insert:
     comes back with its id: if the id is taken, the whole list fails with `Conflict`.
     """
 
-    content: CellContent
+    content: CellData
     index: int | None = None
     after: str | None = None
     before: str | None = None
@@ -183,8 +183,8 @@ class Change:
     action: Action
     cell: str
     index: int
-    before: CellContent | None = None
-    after: CellContent | None = None
+    before: CellData | None = None
+    after: CellData | None = None
     index_before: int | None = None
     previous: str | None = None
     neighbours: tuple[str | None, str | None] | None = None

@@ -124,7 +124,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class CellContent:
+class CellData:
     """A whole cell with its outputs, as the journal stores and undo restores it."""
 
     type: CellType

@@ -16,7 +16,7 @@ MAX_PAIRS = 400_000
 """Maximum pairs of items that are compared, about 50 ms; larger inputs become one difference."""
 
 
-class Difference(NamedTuple):
+class ChangedRange(NamedTuple):
     """``old[i1:i2]`` becomes ``new[j1:j2]``; elsewhere both are equal."""
 
     i1: int
@@ -25,11 +25,11 @@ class Difference(NamedTuple):
     j2: int
 
 
-def differences(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Difference]:
+def differences(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[ChangedRange]:
     """Return the differences of two sequences, in order.
 
     >>> differences("abcd", "axcde")
-    [Difference(i1=1, i2=2, j1=1, j2=2), Difference(i1=4, i2=4, j1=4, j2=5)]
+    [ChangedRange(i1=1, i2=2, j1=1, j2=2), ChangedRange(i1=4, i2=4, j1=4, j2=5)]
     """
     start, i2, j2 = 0, len(old), len(new)
     while start < min(i2, j2) and old[start] == new[start]:
@@ -37,10 +37,12 @@ def differences(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Differ
     while start < min(i2, j2) and old[i2 - 1] == new[j2 - 1]:
         i2, j2 = i2 - 1, j2 - 1
     if (i2 - start) * (j2 - start) > MAX_PAIRS:
-        return [Difference(start, i2, start, j2)]
+        return [ChangedRange(start, i2, start, j2)]
     codes = SequenceMatcher(None, old[start:i2], new[start:j2]).get_opcodes()
     return [
-        Difference(*(start + place for place in places)) for tag, *places in codes if tag != "equal"
+        ChangedRange(*(start + place for place in places))
+        for tag, *places in codes
+        if tag != "equal"
     ]
 
 
@@ -85,7 +87,7 @@ def unified(old: Sequence[str], new: Sequence[str], context: int = 1) -> Iterato
         new: The lines after.
         context: The number of unchanged lines around a difference.
     """
-    hunks: list[list[Difference]] = []
+    hunks: list[list[ChangedRange]] = []
     for each in differences(old, new):
         if hunks and each.i1 - hunks[-1][-1].i2 <= 2 * context:
             hunks[-1].append(each)

@@ -240,7 +240,7 @@ class NothingToUndo(ToolError):
     default_hint = "Call notebook_history to see who changed what."
 
 
-class OpenTwice(ToolError):
+class ConflictingTabs(ToolError):
     """Two tabs of JupyterLab have conflicting unsaved changes of one notebook."""
 
     code = "open_twice"
@@ -248,7 +248,7 @@ class OpenTwice(ToolError):
     default_hint = "Save or close the notebook in one of the tabs, then try again."
 
 
-class NotOpen(ToolError):
+class NotebookNotOpen(ToolError):
     """The person has no notebook open in JupyterLab, or not this one."""
 
     code = "not_open"

@@ -39,7 +39,7 @@ class ExecutionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class ExecutionStarted:
     """The kernel started to run the code."""
 
     execution_count: int | None
@@ -53,7 +53,7 @@ class OutputsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusEvent:
+class StatusDisplay:
     """A display of a status MIME type (``application/x-*-status``): data for programs, without text."""
 
     mime: str
@@ -101,5 +101,5 @@ class Execution:
     pages: tuple[Json, ...] = ()
 
 
-ExecutionEvent = Started | OutputsChanged | StatusEvent | InputRequested | Execution
+ExecutionEvent = ExecutionStarted | OutputsChanged | StatusDisplay | InputRequested | Execution
 """An event of an executor. The last one is always an `Execution`."""

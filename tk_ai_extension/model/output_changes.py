@@ -75,7 +75,7 @@ def bundle_of(output: Json) -> Json:
     return cast("Json", data) if isinstance(data, dict) else {}
 
 
-class StreamText:
+class StreamBuffer:
     """The text of a growing stream output. Appending does not copy the existing text."""
 
     def __init__(self, text: str) -> None:
@@ -152,7 +152,7 @@ class OutputBuffer(Sequence[Json]):
 
     def __init__(self, outputs: Iterable[Json] = ()) -> None:
         self._outputs: list[Json] = []
-        self._streams: dict[int, StreamText] = {}
+        self._streams: dict[int, StreamBuffer] = {}
         for output in outputs:
             self._put(len(self._outputs), output)
 
@@ -170,7 +170,7 @@ class OutputBuffer(Sequence[Json]):
         stream = self.stream(index)
         return output if stream is None else {**output, "text": str(stream)}
 
-    def stream(self, index: int) -> StreamText | None:
+    def stream(self, index: int) -> StreamBuffer | None:
         """Return the text of output ``index``; None if it does not exist or is not a stream."""
         return self._streams.get(index + len(self._outputs) if index < 0 else index)
 
@@ -195,7 +195,7 @@ class OutputBuffer(Sequence[Json]):
         self._outputs[index : index + 1] = [output]
         self._streams.pop(index, None)
         if output.get("output_type") == "stream":
-            self._streams[index] = StreamText(stream_text(output))
+            self._streams[index] = StreamBuffer(stream_text(output))
 
 
 def summarise(outputs: Sequence[Json]) -> OutputsSummary:

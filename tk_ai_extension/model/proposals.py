@@ -65,7 +65,7 @@ class ProposalLine:
 
 
 @dataclass(frozen=True, slots=True)
-class CellReference:
+class ProposalCell:
     """The cell that a step concerns.
 
     Attributes:
@@ -83,7 +83,7 @@ class CellReference:
     hash: str = field(default="", metadata=INTERNAL)
 
     def as_dict(self) -> Json:
-        """Return the reference as JSON."""
+        """Return it as JSON."""
         return {
             "id": self.id,
             "index": self.index,
@@ -93,14 +93,14 @@ class CellReference:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelReference:
+class ProposalKernel:
     """The kernel of a call: the id of a running kernel, or the kernelspec of a new one."""
 
     id: str | None = None
     name: str | None = None
 
     def as_dict(self) -> Json:
-        """Return the reference as JSON."""
+        """Return it as JSON."""
         return {"id": self.id, "name": self.name}
 
 
@@ -123,7 +123,7 @@ class ProposalStep:
 
     kind: StepKind
     title: str
-    cell: CellReference | None = None
+    cell: ProposalCell | None = None
     to: int | None = None
     runs: bool = False
     lines: tuple[ProposalLine, ...] = ()
@@ -168,7 +168,7 @@ class Proposal:
     title: str
     steps: tuple[ProposalStep, ...] = ()
     notebook: str | None = None
-    kernel: KernelReference | None = None
+    kernel: ProposalKernel | None = None
 
     @property
     def runs(self) -> bool:

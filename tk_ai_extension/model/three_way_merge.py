@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tk_ai_extension.model.cell_marked_text import CellRef, ParsedCell, ParsedText
+from tk_ai_extension.model.cell_marked_text import CellReference, ParsedCell, ParsedText
 from tk_ai_extension.model.cell_operations import Delete, Insert, Move, Operation, Replace
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
-from tk_ai_extension.model.diffs import Difference, differences, longest_increasing
+from tk_ai_extension.model.cells import Cell, CellData, Snapshot
+from tk_ai_extension.model.diffs import ChangedRange, differences, longest_increasing
 from tk_ai_extension.model.errors import Conflict, InvalidArguments
 from tk_ai_extension.model.index_ranges import parse_ranges
 from tk_ai_extension.model.json_values import Json
@@ -138,7 +138,7 @@ def _resolve(base: Snapshot, parsed: ParsedText) -> list[_Entry]:
     return entries
 
 
-def _named(base: Snapshot, ref: CellRef, line: int) -> Cell | None:
+def _named(base: Snapshot, ref: CellReference, line: int) -> Cell | None:
     if ref.number is not None:
         return base.cells[ref.number] if ref.number < len(base.cells) else None
     assert ref.prefix is not None
@@ -186,7 +186,7 @@ def _counterparts(base: Snapshot, current: Snapshot) -> Mapping[str, Cell]:
             found[cell.key] = now
     before = [cell for cell in base.cells if cell.key != cell.id]
     after = [cell for cell in current.cells if cell.key != cell.id]
-    end = Difference(len(before), len(before), len(after), len(after))
+    end = ChangedRange(len(before), len(before), len(after), len(after))
     old, new = ([(cell.type, cell.hash) for cell in cells] for cells in (before, after))
     i = j = 0
     for each in (*differences(old, new), end):
@@ -238,7 +238,7 @@ class _Order:
         for number, entry in enumerate(entries):
             following = entries[number + 1 :]
             if entry.base is None:
-                content = CellContent(entry.cell.type, entry.cell.source)
+                content = CellData(entry.cell.type, entry.cell.source)
                 operations.append(Insert(content, index=self._put(entry, following)))
             elif (key := self._now.get(entry.base.key)) is None:
                 continue

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.errors import (
+    ConflictingTabs,
     InvalidArguments,
     LimitReached,
-    OpenTwice,
     ReadOnly,
     SaveFailed,
     ToolError,
@@ -445,7 +445,7 @@ class BrowserPages:
         A tab that has just disconnected gets a grace period to reconnect.
 
         Raises:
-            OpenTwice: two tabs have unsaved changes.
+            ConflictingTabs: two tabs have unsaved changes.
         """
         while True:
             tabs = self._with(path)
@@ -455,7 +455,7 @@ class BrowserPages:
                 dirty = [tab.path for tab in there if tab.dirty]
                 if len(dirty) > 1:
                     names = ", ".join(dict.fromkeys(dirty))
-                    raise OpenTwice(f"{names} has unsaved changes in {len(dirty)} tabs.")
+                    raise ConflictingTabs(f"{names} has unsaved changes in {len(dirty)} tabs.")
                 return there[0]
             if not all(tab.is_named for tab in tabs):
                 # A page may learn of a rename after this server, or never.

@@ -27,7 +27,7 @@ from tk_ai_extension.model.cell_operations import (
     mark,
     move_place,
 )
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, cell_keys, source_hash
+from tk_ai_extension.model.cells import Cell, CellData, Snapshot, cell_keys, source_hash
 from tk_ai_extension.model.diffs import text_edits
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, InvalidNotebook
 from tk_ai_extension.model.json_values import Json, encodable
@@ -54,9 +54,9 @@ class ComputedEdit:
         slots: The slot of the cell of each change.
     """
 
-    def __init__(self, snapshot: Snapshot, load: Callable[[int], CellContent]) -> None:
+    def __init__(self, snapshot: Snapshot, load: Callable[[int], CellData]) -> None:
         self.order = list(range(len(snapshot.cells)))
-        self.contents: dict[int, CellContent] = {}
+        self.contents: dict[int, CellData] = {}
         self.changes: list[Change] = []
         self.slots: list[int] = []
         self._snapshot = snapshot
@@ -182,7 +182,7 @@ class ComputedEdit:
             return len(self.order)
         return insert_place(operation.index, len(self.order), self._snapshot.path)
 
-    def _id_for(self, content: CellContent, *, restores: bool) -> str | None:
+    def _id_for(self, content: CellData, *, restores: bool) -> str | None:
         if not notebook_json.has_ids(self._snapshot.nbformat):
             return None
         if content.id and not self._is_taken(content.id):
@@ -277,8 +277,8 @@ class ComputedEdit:
         action: Action,
         slot: int,
         index: int,
-        before: CellContent | None = None,
-        after: CellContent | None = None,
+        before: CellData | None = None,
+        after: CellData | None = None,
         **more: Any,
     ) -> None:
         if after is not None and action != "move":
@@ -312,7 +312,7 @@ class ComputedEdit:
     def _mark(self, slot: int) -> str:
         return mark(self._id(slot), self._source(slot))
 
-    def _content(self, slot: int) -> CellContent:
+    def _content(self, slot: int) -> CellData:
         return self.contents[slot] if slot in self.contents else self._load(slot)
 
     def _named(self, key: str, expect: str | None) -> int:
@@ -322,7 +322,7 @@ class ComputedEdit:
             self._compare(key, slot, expect, self._snapshot.cells[slot].hash)
         return slot
 
-    def _expected(self, key: str, expect: str | None) -> tuple[int, CellContent]:
+    def _expected(self, key: str, expect: str | None) -> tuple[int, CellData]:
         """Return a cell after the preceding operations; check the hash of its source."""
         slot = self._slot(key)
         content = self._content(slot)
@@ -368,7 +368,7 @@ class LoadedNotebook:
     """
 
     snapshot: Snapshot
-    content: Callable[[int], CellContent]
+    content: Callable[[int], CellData]
     raw: Callable[[], Json]
     as_lines: bool = False
 
@@ -473,7 +473,7 @@ def inverse(change: Change) -> Change:
             return back
 
 
-def _stored(content: CellContent, cell_id: str) -> Json:
+def _stored(content: CellData, cell_id: str) -> Json:
     return encodable({**notebook_json.stored_cell(content, as_lines=False), "id": cell_id})
 
 

@@ -31,7 +31,7 @@ from tk_ai_extension.notebooks.running_outputs import (
     Find,
     OutputSaver,
     OutputSink,
-    RunningOutputs,
+    RunningCellOutputs,
     StoredOutputSink,
     relocate_runs,
 )
@@ -110,7 +110,7 @@ class NotebookDocument(ABC):
         Raises:
             Conflict: an ``expect`` does not match; nothing was changed.
             CellNotFound, InvalidArguments: a cell or an index does not exist; nothing was changed.
-            InvalidNotebook, ReadOnly, DiskFull, SaveFailed, OpenTwice, TabOffline: nothing was changed.
+            InvalidNotebook, ReadOnly, DiskFull, SaveFailed, ConflictingTabs, TabOffline: nothing was changed.
         """
         return await run_to_completion(self._commit(operations))
 
@@ -162,7 +162,7 @@ class NotebookDocument(ABC):
         ``look`` may be called more than once, and in a thread.
 
         Raises:
-            NotebookNotFound, InvalidArguments, InvalidNotebook, TabOffline, OpenTwice.
+            NotebookNotFound, InvalidArguments, InvalidNotebook, TabOffline, ConflictingTabs.
         """
 
     @abstractmethod
@@ -181,7 +181,7 @@ class NotebookDocument(ABC):
         """Return the cell that runs or is about to run, and the sink where the notebook is now.
 
         Raises:
-            What ``find`` raises, TabOffline, OpenTwice.
+            What ``find`` raises, TabOffline, ConflictingTabs.
         """
 
     @abstractmethod
@@ -189,7 +189,7 @@ class NotebookDocument(ABC):
         """Return whether a sink is still where the notebook is.
 
         Raises:
-            TabOffline, OpenTwice.
+            TabOffline, ConflictingTabs.
         """
 
 
@@ -377,7 +377,7 @@ class StoredDocument(NotebookDocument):
 
     async def attempt(self, operations: Sequence[Operation], number: int) -> AppliedOperations:  # noqa: ARG002
         """See `NotebookDocument.attempt`; retried while other programs write the file."""
-        made: list[tuple[ComputedEdit, list[tuple[RunningOutputs, int]]]] = []
+        made: list[tuple[ComputedEdit, list[tuple[RunningCellOutputs, int]]]] = []
 
         def make(notebook: StoredNotebook) -> StoredNotebook:
             pulled = self._pulled(notebook)
@@ -421,13 +421,13 @@ class StoredDocument(NotebookDocument):
             notebook = await self._text.rewrite(self.path, make)
         return notebook.digest if made and made[0] is notebook else None
 
-    async def save_outputs(self, runs: Sequence[RunningOutputs]) -> None:
+    async def save_outputs(self, runs: Sequence[RunningCellOutputs]) -> None:
         """Save the outputs of cells that are running or have just ended; see `OutputSaver`."""
         async with self.notebook.writing:
             await self._text.rewrite(self.path, lambda notebook: self._with_outputs(notebook, runs))
 
     def _with_outputs(
-        self, notebook: StoredNotebook, runs: Sequence[RunningOutputs]
+        self, notebook: StoredNotebook, runs: Sequence[RunningCellOutputs]
     ) -> StoredNotebook:
         snapshot = notebook.snapshot(self.path)
         bodies: dict[int, EncodedCell] = {}

@@ -20,13 +20,17 @@ from weakref import WeakValueDictionary
 
 from tk_ai_extension.model.background_tasks import BackgroundTasks
 from tk_ai_extension.model.callers import Caller
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import Cell, CellData, Snapshot
 from tk_ai_extension.model.errors import NotebookNotFound
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.paths import DELETED, moved
 from tk_ai_extension.notebooks import notebook_json
 from tk_ai_extension.notebooks.computed_edit import LoadedNotebook
-from tk_ai_extension.notebooks.running_outputs import CellOutputWriter, OutputSaver, RunningOutputs
+from tk_ai_extension.notebooks.running_outputs import (
+    CellOutputWriter,
+    OutputSaver,
+    RunningCellOutputs,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +173,7 @@ class Notebook:
         self.kernel_id: str | None = None
         self.starting = asyncio.Lock()
         self.writing = asyncio.Lock()
-        self.runs: list[RunningOutputs] = []
+        self.runs: list[RunningCellOutputs] = []
         self.saver: OutputSaver | None = None
         self.writers: list[CellOutputWriter] = []
         self.tasks = BackgroundTasks(_log)
@@ -195,7 +199,7 @@ class Notebook:
 
     # --- the stored notebook with the outputs in memory
 
-    def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningOutputs, int]]:
+    def running_cells(self, snapshot: Snapshot) -> list[tuple[RunningCellOutputs, int]]:
         """Return the outputs in memory, each with the index of its cell in the stored notebook."""
         found = [(run, run.find(snapshot)) for run in self.runs]
         return [(run, snapshot.index(cell)) for run, cell in found if cell is not None]
@@ -216,7 +220,7 @@ class Notebook:
         if not running or stored.snapshot.nbformat[0] != 4:
             return stored
 
-        def content(index: int) -> CellContent:
+        def content(index: int) -> CellData:
             loaded, run = stored.content(index), running.get(index)
             if run is None:
                 return loaded

@@ -1,7 +1,7 @@
 """Files of a user's folders, and the notebooks in them, each with its content in memory.
 
 Others (the author of a repository, code in a kernel) can put a link, a FIFO or a device under any name, and
-a link in the place of a folder, at any time. A `Folder` is therefore a descriptor: its files are
+a link in the place of a folder, at any time. A `FolderHandle` is therefore a descriptor: its files are
 opened, compared and replaced relative to it, wherever its path leads by then. Only regular files are
 opened, without following a link. They are replaced atomically, and only while they are those that were read.
 Windows has no such descriptors, and paths are used there.
@@ -83,7 +83,7 @@ class FileVersion:
         return cls(s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
 
 
-class Folder:
+class FolderHandle:
     """An open folder.
 
     Args:
@@ -254,7 +254,7 @@ class Folder:
                         os.setxattr(fd, key, os.getxattr(file.fileno(), key))
 
 
-def folder_below(path: Path, bases: Sequence[Path]) -> Folder:
+def folder_below(path: Path, bases: Sequence[Path]) -> FolderHandle:
     """Open a folder below one of the bases, without following a link on the way from there.
 
     Raises:
@@ -264,7 +264,7 @@ def folder_below(path: Path, bases: Sequence[Path]) -> Folder:
     base = next((base for base in bases if path.is_relative_to(base)), None)
     if base is None:
         raise PathRefused(f"{path.name} leads outside the root through a link.")
-    return Folder(path, base)
+    return FolderHandle(path, base)
 
 
 def _open_folder(path: Path, base: Path | None) -> int:
@@ -286,7 +286,7 @@ def open_regular(file: Path) -> FileIO:
         file: The file; links are resolved before, so the last component must not be one.
 
     Raises:
-        OSError: See `Folder.open`.
+        OSError: See `FolderHandle.open`.
     """
     return _regular(os.open(file, os.O_RDONLY | _REGULAR), str(file))
 
@@ -340,7 +340,7 @@ class NotebookFile(NotebookText):
 
     kind = "file"
 
-    def __init__(self, folder: Folder, name: str, hooks: SaveHooks | None) -> None:
+    def __init__(self, folder: FolderHandle, name: str, hooks: SaveHooks | None) -> None:
         self.folder = folder
         self.name = name
         self._hooks = hooks
@@ -435,7 +435,7 @@ class NotebookFiles:
         self._root = root
         self._bases = [Path(os.path.realpath(folder)) for folder in (root, *linked)]
         self._hooks = hooks
-        self._folders: WeakValueDictionary[Path, Folder] = WeakValueDictionary()
+        self._folders: WeakValueDictionary[Path, FolderHandle] = WeakValueDictionary()
         # While a document uses a file, it is found here by its folder and name. Recent ones are kept as a
         # cache of their content.
         self._files: WeakValueDictionary[tuple[int, int, str], NotebookFile] = WeakValueDictionary()
@@ -477,7 +477,7 @@ class NotebookFiles:
         known.folder = folder
         return known
 
-    def _folder(self, path: Path) -> Folder:
+    def _folder(self, path: Path) -> FolderHandle:
         """Return a folder without links on its path.
 
         Raises:

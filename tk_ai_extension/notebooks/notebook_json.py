@@ -18,7 +18,7 @@ from json.decoder import JSONDecodeError
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, cast
 
-from tk_ai_extension.model.cells import CellContent, CellType
+from tk_ai_extension.model.cells import CellData, CellType
 from tk_ai_extension.model.json_values import UNSAFE, Json, encodable_text, shareable
 
 _JSON_MIME = re.compile(r"application/(.*\+)?json\Z")
@@ -189,10 +189,10 @@ def _as_float(number: int) -> Any:
 # --- whole cells
 
 
-def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellContent:
-    """Return a stored cell as a `CellContent`."""
+def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellData:
+    """Return a stored cell as a `CellData`."""
     code = cell["cell_type"] == "code"
-    return CellContent(
+    return CellData(
         type=cell["cell_type"],
         source=joined(cell.get("source")),
         id=id_of(cell, nbformat),
@@ -203,7 +203,7 @@ def content_of(cell: Mapping[str, Any], nbformat: tuple[int, int]) -> CellConten
     )
 
 
-def stored_cell(content: CellContent, *, as_lines: bool = True) -> Json:
+def stored_cell(content: CellData, *, as_lines: bool = True) -> Json:
     """Return a cell in stored form: a code cell has a count and outputs, others have neither."""
     cell: Json = {
         **content.extra,
@@ -219,14 +219,14 @@ def stored_cell(content: CellContent, *, as_lines: bool = True) -> Json:
     return cell
 
 
-def retyped(content: CellContent, cell_type: CellType) -> CellContent:
+def retyped(content: CellData, cell_type: CellType) -> CellData:
     """Return the cell converted to another type, with only the fields of that type."""
     if cell_type == content.type:
         return content
     extra = dict(content.extra)
     if cell_type == "code":
         extra.pop("attachments", None)  # Only markdown and raw cells have them.
-    return CellContent(cell_type, content.source, content.id, content.metadata, extra=extra)
+    return CellData(cell_type, content.source, content.id, content.metadata, extra=extra)
 
 
 def ordered_like(cell: Json, order: Sequence[str]) -> Json:

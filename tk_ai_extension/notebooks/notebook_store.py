@@ -107,7 +107,7 @@ class NotebookStore:
 
         Raises:
             NotebookExists, PathRefused, InvalidArguments, FileMissing (no such folder), ReadOnly, DiskFull.
-            Conflict, OpenTwice, TabOffline: the file is gone, and a tab has unsaved changes.
+            Conflict, ConflictingTabs, TabOffline: the file is gone, and a tab has unsaved changes.
         """
         path = self._contain(path)
         if not await self._stored.exists(path):

@@ -21,7 +21,7 @@ from typing import Any, cast
 from tk_ai_extension.model.cells import (
     CELL_TYPES,
     Cell,
-    CellContent,
+    CellData,
     OutputsSummary,
     Snapshot,
     cell_keys,
@@ -137,7 +137,7 @@ class StoredNotebook:
             return self.converted[index]
         return loads(self.chunks[2 * index + 1])
 
-    def content(self, index: int) -> CellContent:
+    def content(self, index: int) -> CellData:
         """Return the whole content of a cell."""
         return notebook_json.content_of(self.cell_json(index), self.nbformat)
 
@@ -151,7 +151,7 @@ class StoredNotebook:
     # --- edits
 
     def edited(
-        self, order: Sequence[Sequence[int]], contents: Mapping[int, CellContent]
+        self, order: Sequence[Sequence[int]], contents: Mapping[int, CellData]
     ) -> StoredNotebook:
         """Return the notebook after an edit; the same object if nothing changes.
 
@@ -172,7 +172,7 @@ class StoredNotebook:
             order: The cells in their order in the page.
             cells: The new cells, and for others the fields that differ, by their numbers.
         """
-        contents: dict[int, CellContent] = {}
+        contents: dict[int, CellData] = {}
         for number, cell in cells.items():
             slot = int(number)
             old = self.cell_json(slot) if slot >= 0 else {}
@@ -197,7 +197,7 @@ class StoredNotebook:
         return made
 
     def reordered(
-        self, order: Sequence[Sequence[int]], contents: Mapping[int, CellContent]
+        self, order: Sequence[Sequence[int]], contents: Mapping[int, CellData]
     ) -> StoredNotebook:
         """Return the notebook with its cells and new ones in this order; the same object if unchanged."""
         present = [(0, len(self.cells))] if self.cells else []
@@ -239,7 +239,7 @@ class StoredNotebook:
             cell_faults=tuple(faults),
         )
 
-    def encoded(self, content: CellContent) -> EncodedCell:
+    def encoded(self, content: CellData) -> EncodedCell:
         """Return a new cell in the form of the others."""
         stored = notebook_json.stored_cell(content, as_lines=self.as_lines)
         members = notebook_json.ordered_like(stored, self.key_order.get(content.type, ()))
@@ -260,7 +260,7 @@ class StoredNotebook:
         text = self.form.dumps_object(made, line, made.keys() - values.keys())
         return EncodedCell(text.encode("utf-8"), encodable(made) if may_escape(body) else made)
 
-    def _changed(self, index: int, after: CellContent) -> EncodedCell | None:
+    def _changed(self, index: int, after: CellData) -> EncodedCell | None:
         """Return a cell with a new content; None if it is the same."""
         stored = self.cell_json(index)
         before = notebook_json.content_of(stored, self.nbformat)
@@ -268,9 +268,7 @@ class StoredNotebook:
         return self.updated(index, values) if values else None
 
 
-def _changed_fields(
-    stored: Json, before: CellContent, after: CellContent, *, as_lines: bool
-) -> Json:
+def _changed_fields(stored: Json, before: CellData, after: CellData, *, as_lines: bool) -> Json:
     """Return the fields of a stored cell that change, with their new values."""
     values: Json = {}
     if after.metadata != before.metadata:
@@ -666,7 +664,7 @@ class TabReplica:
         self._changed.clear()
         return known
 
-    def content(self, index: int) -> CellContent:
+    def content(self, index: int) -> CellData:
         """Return the whole content of a cell."""
         return notebook_json.content_of(self._stored[self.ids[index]], self._nbformat)
 

@@ -1,6 +1,6 @@
 """The outputs of running cells: kept in memory, and pushed to the place of their notebook.
 
-`RunningOutputs` has the outputs of one cell. An `OutputSink` receives them: a browser tab, or a stored
+`RunningCellOutputs` has the outputs of one cell. An `OutputSink` receives them: a browser tab, or a stored
 notebook; an `OutputSaver` saves those of all its running cells.
 """
 
@@ -20,9 +20,9 @@ from tk_ai_extension.model.background_tasks import BackgroundTasks, run_to_compl
 from tk_ai_extension.model.cells import Cell, Snapshot
 from tk_ai_extension.model.errors import (
     CellNotFound,
+    ConflictingTabs,
     InvalidNotebook,
     NotebookNotFound,
-    OpenTwice,
     ReadOnly,
     TabOffline,
     ToolError,
@@ -79,7 +79,7 @@ Mark = tuple[int, int, int]
 """Number of clears, number of outputs, and characters of the last output if it is a stream."""
 
 
-class RunningOutputs:
+class RunningCellOutputs:
     """The outputs of one running cell, as an executor reports them.
 
     Attributes:
@@ -189,7 +189,7 @@ class RunningOutputs:
 
     # --- which cell it is
 
-    def is_same_cell(self, other: RunningOutputs) -> bool:
+    def is_same_cell(self, other: RunningCellOutputs) -> bool:
         """Return whether another run is of the same cell, by their last known locations."""
         return self._identity() == other._identity()
 
@@ -234,7 +234,7 @@ class RunningOutputs:
 
 
 def relocate_runs(
-    edit: ComputedEdit, running: Sequence[tuple[RunningOutputs, int]], after: Snapshot
+    edit: ComputedEdit, running: Sequence[tuple[RunningCellOutputs, int]], after: Snapshot
 ) -> None:
     """Update running cells after an edit: their keys, and whether their outputs were cleared.
 
@@ -353,7 +353,7 @@ class Throttle:
                 self.request()
 
 
-Save = Callable[[Sequence[RunningOutputs]], Coroutine[Any, Any, None]]
+Save = Callable[[Sequence[RunningCellOutputs]], Coroutine[Any, Any, None]]
 """Saves the outputs and counts of cells that are running or have just ended."""
 
 
@@ -375,7 +375,7 @@ class OutputSaver:
     def __init__(
         self,
         path: str,
-        runs: list[RunningOutputs],
+        runs: list[RunningCellOutputs],
         save: Save,
         *,
         refresh: Callable[[], Coroutine[Any, Any, None]],
@@ -405,7 +405,7 @@ class OutputSaver:
         """Save within a second, or later if saves are slow."""
         self._schedule.request()
 
-    async def save(self, run: RunningOutputs | None = None) -> None:
+    async def save(self, run: RunningCellOutputs | None = None) -> None:
         """Save all outputs now; if that fails, save them again later.
 
         Args:
@@ -427,13 +427,13 @@ class OutputSaver:
             _log.warning("Outputs of cells of %s: %s", self._path, error.message)
 
     async def _save_all(
-        self, asking: RunningOutputs | None, final: tuple[type[ToolError], ...]
+        self, asking: RunningCellOutputs | None, final: tuple[type[ToolError], ...]
     ) -> None:
         if await self._save_runs(asking, final):
             await self._refresh()
 
     async def _save_runs(
-        self, asking: RunningOutputs | None, final: tuple[type[ToolError], ...]
+        self, asking: RunningCellOutputs | None, final: tuple[type[ToolError], ...]
     ) -> bool:
         """Save all outputs; return whether there were any."""
         async with self._lock:
@@ -441,7 +441,7 @@ class OutputSaver:
             runs = tuple(self.runs)
             # A cell that ends during the save has unsaved outputs.
             ended = [run for run in runs if run.ended]
-            gone: list[RunningOutputs] = []
+            gone: list[RunningCellOutputs] = []
             started = time.monotonic()
             try:
                 if runs:
@@ -483,13 +483,13 @@ Find = Callable[[Snapshot], Cell | None]
 class OutputSink(ABC):
     """Receives the outputs of one running cell, at the present place of its notebook."""
 
-    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
+    def accept(self, run: RunningCellOutputs, changes: Sequence[OutputChange]) -> bool:  # noqa: ARG002
         """Take changes at once if that is cheap; return False if they must be pushed."""
         return False
 
     @abstractmethod
-    async def push(self, run: RunningOutputs, *, save: bool) -> None:
-        """Push `RunningOutputs.pending`, or all outputs if this sink lacks the earlier ones.
+    async def push(self, run: RunningCellOutputs, *, save: bool) -> None:
+        """Push `RunningCellOutputs.pending`, or all outputs if this sink lacks the earlier ones.
 
         The first push clears the cell's outputs and count, and marks it as running. The push of a run that
         has ended sets the count and marks it as idle.
@@ -502,7 +502,7 @@ class OutputSink(ABC):
             SinkGone, ToolError.
         """
 
-    async def release(self, run: RunningOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
+    async def release(self, run: RunningCellOutputs, *, done: bool) -> None:  # noqa: B027 - a tab holds nothing
         """Release resources; unless ``done``, another sink takes over the outputs."""
 
 
@@ -518,14 +518,14 @@ class StoredOutputSink(OutputSink):
         self._has_begun = False
         saver.acquire()
 
-    def accept(self, run: RunningOutputs, changes: Sequence[OutputChange]) -> bool:
+    def accept(self, run: RunningCellOutputs, changes: Sequence[OutputChange]) -> bool:
         """See `OutputSink`."""
         if self._has_begun:
             run.write(changes)
             self._saver.save_soon()
         return self._has_begun
 
-    async def push(self, run: RunningOutputs, *, save: bool) -> None:
+    async def push(self, run: RunningCellOutputs, *, save: bool) -> None:
         """See `OutputSink`."""
         runs = self._saver.runs
         if not self._has_begun:
@@ -541,7 +541,7 @@ class StoredOutputSink(OutputSink):
         else:
             self._saver.save_soon()
 
-    async def release(self, run: RunningOutputs, *, done: bool) -> None:
+    async def release(self, run: RunningCellOutputs, *, done: bool) -> None:
         """See `OutputSink`."""
         if not done and run in self._saver.runs:
             self._saver.runs.remove(run)
@@ -613,7 +613,7 @@ class CellOutputWriter:
         self.is_done = False
         self.cell = located.cell
         self.index = located.snapshot.index(located.cell)
-        self.run = RunningOutputs(located.snapshot, located.cell)
+        self.run = RunningCellOutputs(located.snapshot, located.cell)
         self.sink: OutputSink | None = located.sink
         self.document = document
         self._writers = writers
@@ -659,7 +659,7 @@ class CellOutputWriter:
             save: Whether to save now.
 
         Raises:
-            TabOffline, OpenTwice: the outputs are not in the notebook until its tab is back.
+            TabOffline, ConflictingTabs: the outputs are not in the notebook until its tab is back.
         """
         if self.finished:
             return
@@ -716,7 +716,7 @@ class CellOutputWriter:
                     return
                 except SinkGone:
                     await self._release()
-                except (TabOffline, OpenTwice):
+                except (TabOffline, ConflictingTabs):
                     await self._release()
                     if last:
                         raise

@@ -37,7 +37,7 @@ from tk_ai_extension.notebooks.running_outputs import (
     CellLocation,
     Find,
     OutputSink,
-    RunningOutputs,
+    RunningCellOutputs,
     SinkGone,
 )
 
@@ -511,7 +511,7 @@ class TabSink(OutputSink):
         # Whether the next message has all outputs.
         self._is_whole = True
 
-    async def push(self, run: RunningOutputs, *, save: bool) -> None:  # noqa: ARG002
+    async def push(self, run: RunningCellOutputs, *, save: bool) -> None:  # noqa: ARG002
         """See `OutputSink.push`; the tab saves within a second, which is not awaited."""
         end: Json = {}
         if run.ended:
@@ -536,7 +536,7 @@ class TabSink(OutputSink):
                 await self._send_all(run, **end)
         self._tabs.save_soon(self.tab, self._write)
 
-    async def _send_all(self, run: RunningOutputs, **more: Any) -> None:
+    async def _send_all(self, run: RunningCellOutputs, **more: Any) -> None:
         """Send all visible outputs."""
         if await self._send({"whole": encodable(run.outputs()), **more}):
             self._is_whole = run.is_hidden

@@ -16,7 +16,7 @@ from tk_ai_extension.model.cells import Cell, Snapshot, counted
 from tk_ai_extension.model.errors import ApprovalOutdated, Conflict, InvalidArguments
 from tk_ai_extension.model.index_ranges import format_ranges
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
+from tk_ai_extension.model.proposals import Proposal, ProposalKernel, ProposalStep, marked
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.default.verification import verify_notebook
 from tk_ai_extension.tools.edit_plans import cell_step
@@ -88,7 +88,7 @@ class NotebookRunPlan:
             f"Run {counted(len(cells))} in a new kernel",
             (*steps, *(cell_step(self.snapshot, cell) for cell in cells)),
             notebook=self.path,
-            kernel=KernelReference(None, self.kernel_name),
+            kernel=ProposalKernel(None, self.kernel_name),
         )
 
 

@@ -20,14 +20,14 @@ from tk_ai_extension.model.cell_operations import (
     SetOutputs,
     expecting,
 )
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, counted, source_hash
+from tk_ai_extension.model.cells import Cell, CellData, CellType, Snapshot, counted, source_hash
 from tk_ai_extension.model.diffs import line_diff
 from tk_ai_extension.model.errors import CellNotFound, InvalidArguments
 from tk_ai_extension.model.index_ranges import parse_index_range, parts_of
 from tk_ai_extension.model.proposals import (
-    CellReference,
-    KernelReference,
     Proposal,
+    ProposalCell,
+    ProposalKernel,
     ProposalStep,
     diff_lines,
     marked,
@@ -73,7 +73,7 @@ def _part(snapshot: Snapshot, part: str) -> Sequence[Cell]:
 
 def insertion(
     snapshot: Snapshot,
-    content: CellContent,
+    content: CellData,
     *,
     index: int | None,
     after: str | int | None,
@@ -136,9 +136,9 @@ class EditPlan:
         )
         return tuple(transaction.changes)
 
-    def _content(self, index: int) -> CellContent:
+    def _content(self, index: int) -> CellData:
         cell = self.snapshot.cells[index]
-        return CellContent(cell.type, cell.source, cell.id, cell.metadata)
+        return CellData(cell.type, cell.source, cell.id, cell.metadata)
 
     def proposal(self) -> Proposal:
         """Return a diff of each change; all lines of a cell that runs.
@@ -187,7 +187,7 @@ class CreationPlan:
                     cell_type=kind,
                 ),
                 None,
-                CellContent(kind, source),
+                CellData(kind, source),
             )
             for index, (kind, source) in enumerate(self.cells)
         )
@@ -199,7 +199,7 @@ def cell_step(snapshot: Snapshot, cell: Cell) -> ProposalStep:
     return ProposalStep(
         "run",
         f"Run {_name(snapshot, cell)}",
-        cell=_reference(snapshot, cell),
+        cell=_proposal_cell(snapshot, cell),
         runs=True,
         lines=marked(" ", cell.source),
         identity=(),
@@ -238,7 +238,7 @@ class KernelChangePlan:
                 f"Interrupt {kernel if self.execution_id is None else f'an execution in {kernel}'}"
             )
         step = ProposalStep("kernel", what, identity=(self.verb, self.kernel_id, self.execution_id))
-        return Proposal(what, (step,), self.path, KernelReference(self.kernel_id))
+        return Proposal(what, (step,), self.path, ProposalKernel(self.kernel_id))
 
 
 RESTART = ProposalStep("kernel", "Restart the kernel first. Its variables are lost")
@@ -284,7 +284,7 @@ def _operation(
             step = ProposalStep(
                 "change",
                 f"Change {'and run ' if runs else ''}{_name(snapshot, cell)}{how}",
-                cell=_reference(snapshot, cell),
+                cell=_proposal_cell(snapshot, cell),
                 runs=runs,
                 lines=diff_lines(before.source, source, whole=runs),
                 identity=(source_hash(source), new_type, keep_outputs),
@@ -296,7 +296,7 @@ def _operation(
             return ProposalStep(
                 "delete",
                 f"Delete {_name(snapshot, cell)}",
-                cell=_reference(snapshot, cell),
+                cell=_proposal_cell(snapshot, cell),
                 lines=marked("-", before.source),
                 identity=(),
             )
@@ -305,7 +305,7 @@ def _operation(
             return ProposalStep(
                 "move",
                 f"Move {_name(snapshot, cell)} to position {change.index + 1}",
-                cell=_reference(snapshot, cell),
+                cell=_proposal_cell(snapshot, cell),
                 to=change.index,
                 identity=(to,),
             )
@@ -321,12 +321,12 @@ def _operation(
             return ProposalStep(
                 "outputs",
                 title,
-                cell=_reference(snapshot, cell),
+                cell=_proposal_cell(snapshot, cell),
                 identity=(source_hash(repr(outputs)),),
             )
 
 
-def _loading(step: ProposalStep, before: CellContent | None, after: CellContent) -> ProposalStep:
+def _loading(step: ProposalStep, before: CellData | None, after: CellData) -> ProposalStep:
     """Return the step with the addresses on other hosts that it adds in a Markdown cell."""
     loads = _references(after) - _references(before)
     if not loads:
@@ -335,14 +335,14 @@ def _loading(step: ProposalStep, before: CellContent | None, after: CellContent)
     return replace(step, title=f"{step.title}, which loads from {hosts}", loads=loads)
 
 
-def _references(content: CellContent | None) -> frozenset[str]:
+def _references(content: CellData | None) -> frozenset[str]:
     if content is None or content.type != "markdown":
         return frozenset()
     return remote_references(content.source)
 
 
-def _reference(snapshot: Snapshot, cell: Cell) -> CellReference:
-    return CellReference(
+def _proposal_cell(snapshot: Snapshot, cell: Cell) -> ProposalCell:
+    return ProposalCell(
         cell.key, snapshot.index(cell), cell.type, snapshot.address(cell), cell.hash
     )
 

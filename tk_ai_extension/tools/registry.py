@@ -37,7 +37,7 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.json_values import Json, encodable, encodable_text
-from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
+from tk_ai_extension.model.proposals import Proposal, ProposalKernel, ProposalStep, marked
 from tk_ai_extension.workspace.permission_requests import CallApproval, Effect
 from tk_ai_extension.workspace.permissions import Approver, PermissionDecision
 from tk_ai_extension.workspace.workspace import Workspace
@@ -371,12 +371,12 @@ class PermissionCheck:
             kernel_id: str | None = getattr(parsed, "kernel_id", None)
             path = await concerned_notebook(self._context, tool, parsed)
             if kernel_id is not None:
-                kernel = KernelReference(kernel_id)
+                kernel = ProposalKernel(kernel_id)
             elif path is not None:
                 kernel = await self._kernel(path)
         return self.by_arguments(await concerned_notebook(self._context, tool, parsed), kernel)
 
-    def by_arguments(self, notebook: str | None, kernel: KernelReference | None) -> Proposal:
+    def by_arguments(self, notebook: str | None, kernel: ProposalKernel | None) -> Proposal:
         """Return a proposal that shows the arguments in full."""
         return argument_proposal(f"Call {self._tool}", self._arguments, notebook, kernel)
 
@@ -388,19 +388,19 @@ class PermissionCheck:
         """Return the effect of a call: loading an address on another host can leak data, as code can."""
         return "EXECUTE" if proposal.loads else self._effect
 
-    async def _kernel(self, path: str) -> KernelReference:
+    async def _kernel(self, path: str) -> ProposalKernel:
         workspace = self._context.workspace
         kernel_id = await workspace.kernel_of(path)
         if kernel_id is None:
-            return KernelReference()
-        return KernelReference(kernel_id, (await workspace.kernels.info(kernel_id)).name)
+            return ProposalKernel()
+        return ProposalKernel(kernel_id, (await workspace.kernels.info(kernel_id)).name)
 
 
 def argument_proposal(
     title: str,
     arguments: Mapping[str, Any],
     notebook: str | None = None,
-    kernel: KernelReference | None = None,
+    kernel: ProposalKernel | None = None,
 ) -> Proposal:
     """Return a proposal that shows the arguments of a call in full.
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from tk_ai_extension.model.cell_operations import Insert, Operation, Replace
 from tk_ai_extension.model.cell_tags import tags_of
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import Cell, CellData, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.python_names import names_of
 
@@ -112,7 +112,7 @@ def injection(snapshot: Snapshot, source: str) -> Operation:
     earlier = _tagged(snapshot, INJECTED)
     if earlier is not None:
         return Replace(earlier.key, source)
-    content = CellContent("code", source, metadata={"tags": [INJECTED]})
+    content = CellData("code", source, metadata={"tags": [INJECTED]})
     defaults = _tagged(snapshot, TAG)
     return Insert(content, index=0 if defaults is None else snapshot.index(defaults) + 1)
 

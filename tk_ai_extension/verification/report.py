@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from tk_ai_extension.kernels.output_collector import OTHER_DISPLAY_MIME
 from tk_ai_extension.model.cell_tags import runnable, tags_of
 from tk_ai_extension.model.cells import Cell, Snapshot
-from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusEvent
+from tk_ai_extension.model.executions import INTERRUPT_IGNORED, Execution, StatusDisplay
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.model.output_text import cut, short_traceback
 from tk_ai_extension.verification.output_comparison import (
@@ -132,7 +132,7 @@ class Verification:
         self._displays: dict[str, list[tuple[str, int]]] = {}
         self._began = time.monotonic()
 
-    def observe(self, event: StatusEvent) -> None:
+    def observe(self, event: StatusDisplay) -> None:
         """Update the display of an earlier cell by an event of the cell that runs now."""
         data: Any = event.data
         if event.mime == OTHER_DISPLAY_MIME:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tk_ai_extension.model.cell_operations import Change
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.json_values import Json, encodable
 from tk_ai_extension.model.output_changes import summarise
 
@@ -85,14 +85,14 @@ def _change(item: Json) -> Change:
     return Change(before=before, after=after, **marks, **item)
 
 
-def _without_large(content: CellContent | None) -> CellContent | None:
+def _without_large(content: CellData | None) -> CellData | None:
     # Measure instead of encoding: encoding large outputs would hold the GIL.
     if content is None or summarise(content.outputs).size <= MAX_OUTPUTS:
         return content
     return replace(content, outputs=(), execution_count=None)
 
 
-def _content(content: CellContent) -> Json:
+def _content(content: CellData) -> Json:
     return {
         "type": content.type,
         "source": content.source,
@@ -104,5 +104,5 @@ def _content(content: CellContent) -> Json:
     }
 
 
-def _read(item: Json | None) -> CellContent | None:
-    return None if item is None else CellContent(outputs=tuple(item.pop("outputs")), **item)
+def _read(item: Json | None) -> CellData | None:
+    return None if item is None else CellData(outputs=tuple(item.pop("outputs")), **item)

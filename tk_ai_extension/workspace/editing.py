@@ -9,7 +9,7 @@ from typing import Any
 
 from tk_ai_extension.model.callers import Caller
 from tk_ai_extension.model.cell_operations import Action, Change, Insert, Operation, Replace
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.cells import Cell, CellData, CellType, Snapshot, source_hash
 from tk_ai_extension.model.errors import Conflict, InvalidArguments, ToolError
 from tk_ai_extension.model.json_values import Json
 from tk_ai_extension.notebooks.document import NotebookDocument
@@ -256,7 +256,7 @@ def _cells(stored: Json) -> list[Cell]:
 
 
 def _created(index: int, cell: Cell) -> Change:
-    content = CellContent(cell.type, cell.source, cell.id)
+    content = CellData(cell.type, cell.source, cell.id)
     return Change("insert", cell.key, index, after=content)
 
 
@@ -498,9 +498,9 @@ def _file_change(path: str, before: str | None, after: str | None) -> Change:
     return Change(action, PREFIX + path, 0, _file_content(before), _file_content(after))
 
 
-def _file_content(text: str | None) -> CellContent | None:
-    return None if text is None else CellContent("raw", text)
+def _file_content(text: str | None) -> CellData | None:
+    return None if text is None else CellData("raw", text)
 
 
-def _file_source(content: CellContent | None) -> str | None:
+def _file_source(content: CellData | None) -> str | None:
     return None if content is None else content.source

@@ -29,10 +29,10 @@ from tk_ai_extension.model.executions import (
     Execution,
     ExecutionEvent,
     ExecutionRequest,
+    ExecutionStarted,
     InputRequested,
     OutputsChanged,
-    Started,
-    StatusEvent,
+    StatusDisplay,
 )
 from tk_ai_extension.model.output_changes import OutputBuffer, summarise
 from tk_ai_extension.notebooks.notebook import KernelIncarnations, Notebook, Notebooks
@@ -568,7 +568,7 @@ class ExecutionService:
         try:
             async with aclosing(source) as events:
                 async for event in events:
-                    if isinstance(event, StatusEvent) and event.mime == OTHER_DISPLAY_MIME:
+                    if isinstance(event, StatusDisplay) and event.mime == OTHER_DISPLAY_MIME:
                         updates = updates or DisplayUpdates(
                             self._displays, run.kernel_id, self._open
                         )
@@ -597,7 +597,7 @@ class ExecutionService:
     ) -> None:
         """Handle an event of an executor."""
         match event:
-            case Started():
+            case ExecutionStarted():
                 step.started = True
                 if run.cancelled:
                     self._start_interrupt(run)
@@ -608,7 +608,7 @@ class ExecutionService:
                 if writer is not None:
                     await _written(step, writer.write(changes))
                 run.record()
-            case StatusEvent():
+            case StatusDisplay():
                 step.add_status(event)
             case InputRequested():
                 run.record()

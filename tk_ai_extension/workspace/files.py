@@ -23,7 +23,12 @@ from tk_ai_extension.model.errors import (
     is_out_of_files,
 )
 from tk_ai_extension.model.paths import contain, folder_path
-from tk_ai_extension.notebooks.notebook_files import FileChanged, Folder, folder_below, typed_errors
+from tk_ai_extension.notebooks.notebook_files import (
+    FileChanged,
+    FolderHandle,
+    folder_below,
+    typed_errors,
+)
 
 if TYPE_CHECKING:
     from tk_ai_extension.notebooks.jupyter_saves import SaveHooks
@@ -265,7 +270,7 @@ class FolderFiles:
     def _file(self, path: str) -> Path:
         return Path(os.path.realpath(self._root / path))
 
-    def _folder(self, file: Path) -> Folder:
+    def _folder(self, file: Path) -> FolderHandle:
         return folder_below(file.parent, self._bases)
 
     def _replace(self, path: str, before: bytes | None, after: bytes | None) -> None:
@@ -310,7 +315,9 @@ class FolderFiles:
             raise _refusal(path, error) from None
 
 
-def _compare_and_set(folder: Folder, name: str, before: bytes | None, after: bytes | None) -> bool:
+def _compare_and_set(
+    folder: FolderHandle, name: str, before: bytes | None, after: bytes | None
+) -> bool:
     """Write or remove a file; return False if it has other content than ``before``.
 
     Raises:

@@ -18,7 +18,7 @@ from tk_ai_extension.model.executions import (
     Execution,
     ExecutionRequest,
     RunStatus,
-    StatusEvent,
+    StatusDisplay,
 )
 from tk_ai_extension.model.output_changes import OutputBuffer, json_size
 from tk_ai_extension.notebooks.document import NotebookDocument
@@ -166,14 +166,14 @@ MAX_STATUS_SIZE = 4_000_000
 StepStatus = RunStatus | Literal["skipped"]
 
 
-class StepStatusLog:
+class StatusDisplayLog:
     """The newest status events of a step."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[StatusEvent, int]] = deque()
+        self._kept: deque[tuple[StatusDisplay, int]] = deque()
         self._size = 0
 
-    def append(self, event: StatusEvent) -> None:
+    def append(self, event: StatusDisplay) -> None:
         """Add an event; drop the oldest while there are too many or too large ones."""
         size = json_size(event.data)
         self._kept.append((event, size))
@@ -183,7 +183,7 @@ class StepStatusLog:
         ):
             self._size -= self._kept.popleft()[1]
 
-    def events(self) -> list[StatusEvent]:
+    def events(self) -> list[StatusDisplay]:
         """Return the kept events, oldest first."""
         return [event for event, _ in self._kept]
 
@@ -202,8 +202,8 @@ class RunStep:
     execution: Execution | None = None
     incarnation: KernelIncarnation | None = None
     """The kernel that has taken its code; None before that."""
-    statuses: StepStatusLog = field(default_factory=StepStatusLog)
-    on_status: Callable[[StatusEvent], None] | None = None
+    statuses: StatusDisplayLog = field(default_factory=StatusDisplayLog)
+    on_status: Callable[[StatusDisplay], None] | None = None
     """Called with each status event: `statuses` keeps only the newest ones."""
     may_fail: bool = False
     """Whether an exception is no failure."""
@@ -219,7 +219,7 @@ class RunStep:
             return False
         return self.status != "error" or not self.may_fail
 
-    def add_status(self, event: StatusEvent) -> None:
+    def add_status(self, event: StatusDisplay) -> None:
         """Add a status event."""
         self.statuses.append(event)
         if self.on_status is not None:
@@ -229,7 +229,7 @@ class RunStep:
         """Queue it for another run, and drop the results of this one."""
         self.status, self.started = "queued", False
         self.execution = self.incarnation = None
-        self.outputs, self.statuses = OutputBuffer(), StepStatusLog()
+        self.outputs, self.statuses = OutputBuffer(), StatusDisplayLog()
 
     def drop_outputs(self) -> None:
         """Drop the outputs to free memory."""

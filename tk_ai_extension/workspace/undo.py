@@ -23,7 +23,7 @@ from tk_ai_extension.model.cell_operations import (
     Replace,
     SetOutputs,
 )
-from tk_ai_extension.model.cells import Cell, CellContent, CellType, Snapshot, source_hash
+from tk_ai_extension.model.cells import Cell, CellData, CellType, Snapshot, source_hash
 from tk_ai_extension.model.diffs import line_diff, longest_increasing
 from tk_ai_extension.model.errors import CellNotFound, NothingToUndo, ToolError
 from tk_ai_extension.model.json_values import Json
@@ -137,9 +137,7 @@ def _is_edited_between(changes: Sequence[Change]) -> bool:
     )
 
 
-def _action(
-    before: CellContent | None, after: CellContent | None, *, is_moved: bool
-) -> Action | None:
+def _action(before: CellData | None, after: CellData | None, *, is_moved: bool) -> Action | None:
     if before is None or after is None:
         if before is None and after is None:
             return None
@@ -275,7 +273,7 @@ class _Row:
     outputs: Outputs | None
     count: int | None
     found: Outputs | None = None
-    content: CellContent | None = None
+    content: CellData | None = None
     sets_outputs: bool = False
     ran: bool = False
     whole: bool = False
@@ -291,13 +289,13 @@ class _Row:
         found = outputs.get(cell.key) if cell.outputs.count else ()
         return cls(cell, cell.id, cell.type, cell.hash, found, cell.execution_count, found)
 
-    def has_outputs_of(self, content: CellContent) -> bool:
+    def has_outputs_of(self, content: CellData) -> bool:
         """Return whether its outputs are from a change, and not from a later run."""
         if self.outputs is None or self.count != content.execution_count:
             return False
         return same_outputs(self.outputs, content.outputs)
 
-    def become(self, content: CellContent, *, keep_outputs: bool = False) -> None:
+    def become(self, content: CellData, *, keep_outputs: bool = False) -> None:
         if not keep_outputs:
             self.sets_outputs = True
             self.outputs, self.count = content.outputs, content.execution_count
@@ -497,7 +495,7 @@ class _Target:
         return rows[0] if len(rows) == 1 else None
 
 
-def _edits(row: _Row, cell: Cell, content: CellContent) -> list[Operation]:
+def _edits(row: _Row, cell: Cell, content: CellData) -> list[Operation]:
     """Return the operations that set a cell's type, source and, if they change, outputs."""
     sets_outputs = row.sets_outputs
     operations: list[Operation] = []
@@ -543,7 +541,7 @@ def _shows(row: _Row | None, expected: str | None, *places: str) -> bool:
     return row.mark == expected and row.place in places
 
 
-def _content(change: Change) -> CellContent:
+def _content(change: Change) -> CellData:
     return _required(change.after or change.before)
 
 
@@ -552,7 +550,7 @@ def _by_id(change: Change) -> bool:
     return _content(change).id == change.cell
 
 
-def _required(content: CellContent | None) -> CellContent:
+def _required(content: CellData | None) -> CellData:
     assert content is not None, "a change of this kind has this side"
     return content
 

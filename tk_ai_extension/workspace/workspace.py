@@ -21,7 +21,7 @@ from tk_ai_extension.model.errors import (
     KernelNotFound,
     LimitReached,
     NotebookNotFound,
-    NotOpen,
+    NotebookNotOpen,
 )
 from tk_ai_extension.notebooks.browser_pages import Tab
 from tk_ai_extension.notebooks.document import NotebookDocument
@@ -400,11 +400,11 @@ class Workspace:
         """Return the tab that the caller's user is looking at.
 
         Raises:
-            NotOpen: No page of theirs has a notebook open.
+            NotebookNotOpen: No page of theirs has a notebook open.
         """
         tabs = self.store.pages.looked_at(caller.user)
         if not tabs:
-            raise NotOpen("The person has no notebook open in JupyterLab.")
+            raise NotebookNotOpen("The person has no notebook open in JupyterLab.")
         return tabs[0]
 
     async def read(self, document: NotebookDocument) -> Snapshot:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tk_ai_extension.model.cell_operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.tools.edit_plans import CellsChanged, EditPlan, cells_changed, plan_edit
 from tk_ai_extension.tools.parameter_types import CellKind
@@ -88,7 +88,7 @@ async def NotebookEdit(  # noqa: N802 - the name that agents know
         if cell_type is None:
             why = f"; `{cell_id}` is one past the last cell" if is_end else ""
             raise InvalidArguments(f"An insert needs `cell_type`{why}.")
-        content = CellContent(cell_type, new_source or "")
+        content = CellData(cell_type, new_source or "")
         if is_end:
             operation = Insert(content)
         elif cell_id:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from tk_ai_extension.model.cell_operations import Delete, Move, Operation, Replace
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot, source_hash
+from tk_ai_extension.model.cells import Cell, CellData, Snapshot, source_hash
 from tk_ai_extension.model.errors import CellNotFound, Conflict, InvalidArguments, ToolError
 from tk_ai_extension.notebooks.computed_edit import anchored
 from tk_ai_extension.tools.edit_plans import (
@@ -247,9 +247,7 @@ class _Batch:
         for address in (operation.after, operation.before):
             if address is not None:
                 self._earlier(self._snapshot.cell(address), name)
-        content = CellContent(
-            operation.cell_type or "code", _given(operation.source, "source", name)
-        )
+        content = CellData(operation.cell_type or "code", _given(operation.source, "source", name))
         return insertion(
             self._snapshot,
             content,

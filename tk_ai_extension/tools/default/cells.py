@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tk_ai_extension.model.cell_operations import Delete, Move, Replace, SetOutputs
-from tk_ai_extension.model.cells import Cell, CellContent, Snapshot
+from tk_ai_extension.model.cells import Cell, CellData, Snapshot
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.edit_plans import (
@@ -54,7 +54,7 @@ async def insert_cell(
 ) -> EditPlan:
     """Insert a cell at an index, before or after a cell, or at the end."""
     document = await context.workspace.open(context.caller, notebook, tool="insert_cell")
-    content = CellContent(cell_type, source)
+    content = CellData(cell_type, source)
     snapshot = await document.read()
     operation = insertion(snapshot, content, index=index, after=after, before=before)
     return plan_edit(context, document, snapshot, operation)

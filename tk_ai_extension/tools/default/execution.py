@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tk_ai_extension.model.cell_tags import runnable
-from tk_ai_extension.model.cells import CellContent
+from tk_ai_extension.model.cells import CellData
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.notebooks.notebook import states
 from tk_ai_extension.tools.edit_plans import EditPlan, insertion, plan_edit, select
@@ -59,7 +59,7 @@ async def insert_and_execute_cell(
     )
     snapshot = await document.read()
     operation = insertion(
-        snapshot, CellContent("code", source), index=index, after=after, before=before
+        snapshot, CellData("code", source), index=index, after=after, before=before
     )
     return plan_edit(context, document, snapshot, operation, run=True, wait=wait, timeout=timeout)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from tk_ai_extension.model.cells import Snapshot
-from tk_ai_extension.model.errors import NotOpen
+from tk_ai_extension.model.errors import NotebookNotOpen
 from tk_ai_extension.model.index_ranges import format_ranges
 from tk_ai_extension.model.output_text import shorten
 from tk_ai_extension.notebooks.browser_pages import Tab
@@ -68,7 +68,7 @@ async def person_focus(context: ToolContext) -> PersonFocus:
     """Return the focus of the caller's person.
 
     Raises:
-        NotOpen: They have no notebook open.
+        NotebookNotOpen: They have no notebook open.
         ToolError: The notebook cannot be read.
     """
     tab = context.workspace.active_tab(context.caller)
@@ -94,7 +94,7 @@ async def show_cell(context: ToolContext, cell: Address, notebook: Notebook = No
     snapshot = await document.read()
     found = snapshot.cell(cell)
     if all(tab.path != document.path for tab in workspace.store.pages.looked_at(caller.user)):
-        raise NotOpen(
+        raise NotebookNotOpen(
             f"The person does not have {document.path} open in JupyterLab.",
             hint="Ask them to open it, or name the cell in your answer.",
         )

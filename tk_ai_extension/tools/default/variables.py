@@ -25,7 +25,7 @@ from tk_ai_extension.model.errors import (
     NotFound,
     ToolError,
 )
-from tk_ai_extension.model.executions import Execution, ExecutionRequest, Started
+from tk_ai_extension.model.executions import Execution, ExecutionRequest, ExecutionStarted
 from tk_ai_extension.model.json_values import Json, loads
 from tk_ai_extension.model.output_text import cut, sanitise
 from tk_ai_extension.tools.parameter_types import Notebook
@@ -145,7 +145,7 @@ async def _run(context: ToolContext, kernel_id: str, request: ExecutionRequest) 
         try:
             async with asyncio.timeout(ANSWER_WITHIN) as beginning:
                 async for event in events:
-                    if isinstance(event, Started):
+                    if isinstance(event, ExecutionStarted):
                         # The request's timeout applies now, unless the kernel drops the request
                         # and it waits again.
                         beginning.reschedule(now() + 3 * ANSWER_WITHIN)

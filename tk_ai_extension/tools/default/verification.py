@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tk_ai_extension.model.cell_tags import runnable
 from tk_ai_extension.model.cells import Snapshot, counted
 from tk_ai_extension.model.errors import InvalidArguments
-from tk_ai_extension.model.proposals import KernelReference, Proposal
+from tk_ai_extension.model.proposals import Proposal, ProposalKernel
 from tk_ai_extension.notebooks.document import NotebookDocument
 from tk_ai_extension.tools.edit_plans import cell_step
 from tk_ai_extension.tools.parameter_types import CellTimeout, Notebook, Wait
@@ -47,7 +47,7 @@ class VerificationPlan:
             f"Run {counted(len(cells))} in a new kernel, without changing the notebook",
             tuple(cell_step(self.snapshot, cell) for cell in cells),
             notebook=self.snapshot.path,
-            kernel=KernelReference(None, self.kernel_name),
+            kernel=ProposalKernel(None, self.kernel_name),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tk_ai_extension.model.cell_operations import Delete, Insert, Operation, Replace
-from tk_ai_extension.model.cells import VERSION, CellContent
+from tk_ai_extension.model.cells import VERSION, CellData
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.tools.edit_plans import CellsChanged, EditPlan, cells_changed, plan_edit
 from tk_ai_extension.tools.parameter_types import CellKind
@@ -83,7 +83,7 @@ async def notebook(
         raise InvalidArguments(f"{action} needs `content`.")
     operation: Operation
     if action == "insert":
-        operation = Insert(CellContent(cell_type, content or ""), index=cell_index)
+        operation = Insert(CellData(cell_type, content or ""), index=cell_index)
     else:
         cell = snapshot.cells[cell_index]
         expect = editing.expected_hash(workspace, context.caller, snapshot, cell, version)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from tk_ai_extension.model.callers import Caller, checked_key
 from tk_ai_extension.model.errors import InvalidArguments
 from tk_ai_extension.model.json_values import Json
-from tk_ai_extension.model.proposals import KernelReference, Proposal, ProposalStep, marked
+from tk_ai_extension.model.proposals import Proposal, ProposalKernel, ProposalStep, marked
 from tk_ai_extension.tools.parameter_types import Wait
 from tk_ai_extension.tools.registry import ToolContext, tool
 from tk_ai_extension.tools.run_plans import ExecutionResult, follow
@@ -81,7 +81,7 @@ class PythonPlan:
                 )
             steps.append(ProposalStep("code", title, runs=True, lines=marked(" ", cell.code)))
         session = f"{name}:{folder}" if name else None
-        return Proposal(title, tuple(steps), kernel=KernelReference(self.kernel_id, session))
+        return Proposal(title, tuple(steps), kernel=ProposalKernel(self.kernel_id, session))
 
 
 async def _run(context: ToolContext, plan: PythonPlan, tool: str) -> PythonResult:
