@@ -303,11 +303,11 @@ class KernelDied(ToolError):
 
 
 class KernelUnsupported(ToolError):
-    """This server may not stop the kernel, or cannot reach it."""
+    """The tool is not for this kernel's language, or no sandbox can hold the kernel."""
 
     code = "kernel_unsupported"
     status = 501
-    default_hint = "Use a kernel that this Jupyter Server started."
+    default_hint = "Use a Python kernel, or start the kernel without a sandbox."
 
 
 class GatewayUnavailable(ToolError):
