@@ -95,7 +95,7 @@ async def test_a_kernel_that_runs_out_of_memory(harness, used):
 
 @pytest.mark.proves("fault:never-ready", "kernel:readiness")
 async def test_a_kernel_that_never_gets_ready(harness, jp_kernel_dir, tmp_path, subtests):
-    harness.workspace.kernels._ready_timeout = 2.0
+    harness.workspace.kernels.ready_timeout = 2.0
     for name, (broken, message) in NEVER_READY.items():
         with subtests.test(name):
             code = f"{broken}  # {tmp_path}"  # other tests, at the same time, have such processes
