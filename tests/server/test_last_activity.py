@@ -74,7 +74,7 @@ class Culled:
     async def __call__(self, kernel_id: str) -> bool:
         """Whether the kernel, in which nothing ran for an hour, is culled."""
         age(self._manager.get_kernel(kernel_id))
-        await self._activity._look()
+        await self._activity.report()
         await self._manager.cull_kernel_if_idle(kernel_id)
         return kernel_id not in self._manager
 

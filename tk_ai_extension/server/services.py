@@ -596,7 +596,7 @@ class LastActivityReporter:
         self._manager = manager
         self._working = working
         self._kernels_in_use = kernels_in_use
-        self._looking = PeriodicCallback(self._look, ACTIVITY_INTERVAL * 1_000)
+        self._looking = PeriodicCallback(self.report, ACTIVITY_INTERVAL * 1_000)
 
     def start(self) -> None:
         """Start polling."""
@@ -606,7 +606,8 @@ class LastActivityReporter:
         """Stop polling."""
         self._looking.stop()
 
-    async def _look(self) -> None:
+    async def report(self) -> None:
+        """Set the last activity of the server and of the kernels in use, if something works."""
         if not self._working():
             return
         self._times[NAME] = utcnow()
