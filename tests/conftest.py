@@ -40,7 +40,8 @@ from tests.kept_kernels import keeping_kernels
 from tests.limits import limit
 
 NO_DEBUGGER = Path(__file__).parent / "support" / "no_debugger"
-PYTHONPATH = os.pathsep.join(filter(None, [str(NO_DEBUGGER), os.environ.get("PYTHONPATH")]))
+WITH_DEBUGGER = os.environ.get("PYTHONPATH", "").removeprefix(str(NO_DEBUGGER)).lstrip(os.pathsep)
+PYTHONPATH = os.pathsep.join(filter(None, [str(NO_DEBUGGER), WITH_DEBUGGER]))
 os.environ["PYTHONPATH"] = PYTHONPATH
 
 SCENES = 300
@@ -203,6 +204,12 @@ pytest.register_assert_rewrite("tests.support")
 def jp_environ(jp_environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of pytest-jupyter, with the PYTHONPATH of the tests."""
     monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+
+
+@pytest.fixture
+def debugger(jp_environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that start in the test have a debugger, as those of a person have."""
+    monkeypatch.setenv("PYTHONPATH", WITH_DEBUGGER)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ async def say(echoing: Talk, *attachments: dict[str, Any]) -> tuple[str, list[di
     return seen_by_echo(echoing), of_kind(events, "notice")
 
 
+@pytest.mark.usefixtures("debugger")
 @pytest.mark.proves("rest:chat")
 async def test_each_goes_along_within_its_bounds_or_is_named_and_a_busy_kernel_is_not_waited_for(
     echoing: Talk, harness: ToolHarness

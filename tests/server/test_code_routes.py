@@ -68,6 +68,7 @@ def said(request: MessagesRequest) -> str:
     return str(request.messages[-1]["content"])
 
 
+@pytest.mark.usefixtures("debugger")
 @pytest.mark.proves("code:completion")
 async def test_a_completion_knows_the_cells_above_and_the_kernels_variables(
     page: Page, model: ScriptedModel, call: Call, extension: Any, notebook: str

@@ -113,6 +113,7 @@ def area(w, h=2):
     assert leftovers.runs[0].output == "[]"
 
 
+@pytest.mark.usefixtures("debugger")
 async def test_a_running_cell_is_looked_into(harness, used):
     code = """
 import time
