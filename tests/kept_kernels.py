@@ -23,8 +23,6 @@ from jupyter_client.provisioning import LocalProvisioner
 
 COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f"]
 """Kernels with this command and a connection file are kept."""
-READ_AT_START = {"IPYTHONDIR", "PYTHONPATH"}
-"""Variables that a kernel reads at its start: it serves only tests that have the same ones of them."""
 MAX_KEPT = 3
 CLEARED_WITHIN = 2.0
 """Seconds. A kernel that still runs code is not cleared, and ends."""
@@ -48,6 +46,15 @@ if pyplot := sys.modules.get("matplotlib.pyplot"):
 get_ipython().reset(new_session=True)
 """
 
+
+def read_at_start(environment: Mapping[str, str]) -> tuple[bool, str | None]:
+    """What a kernel reads at its start: it serves only tests with the same.
+
+    IPython's folder is another in each test, and empty.
+    """
+    return "IPYTHONDIR" in environment, environment.get("PYTHONPATH")
+
+
 launch = LocalProvisioner.launch_kernel
 shutdown_all = AsyncMultiKernelManager.shutdown_all
 
@@ -58,11 +65,11 @@ class KeptKernel:
 
     Attributes:
         provisioner: Has its process and its connection.
-        names: Those of `READ_AT_START` that its environment had.
+        read: What it read at its start.
     """
 
     provisioner: LocalProvisioner
-    names: set[str]
+    read: tuple[bool, str | None]
 
     async def clear(self, folder: Path, environment: Mapping[str, str]) -> bool:
         """Remove the variables and modules of the last test, and return whether the kernel did so."""
@@ -90,7 +97,7 @@ class KeptKernels:
 
     def __init__(self) -> None:
         self._kept: list[KeptKernel] = []
-        self._names: dict[int | None, set[str]] = {}
+        self._read: dict[int | None, tuple[bool, str | None]] = {}
 
     async def launch(self, provisioner: Any, cmd: list[str], **options: Any) -> Any:
         """Launch a kernel, or give a provisioner one that is kept."""
@@ -106,13 +113,12 @@ class KeptKernels:
             for name in ("process", "pid", "pgid", "connection_info"):
                 setattr(provisioner, name, getattr(kept.provisioner, name))
             provisioner.cwd = options.get("cwd")
-        self._names[provisioner.pid] = READ_AT_START & environment.keys()
+        self._read[provisioner.pid] = read_at_start(environment)
         return provisioner.connection_info
 
     async def _take(self, folder: Path, environment: Mapping[str, str]) -> KeptKernel | None:
-        for kept in [
-            each for each in self._kept if each.names == READ_AT_START & environment.keys()
-        ]:
+        read = read_at_start(environment)
+        for kept in [each for each in self._kept if each.read == read]:
             self._kept.remove(kept)
             if await kept.clear(folder, environment):
                 return kept
@@ -124,9 +130,9 @@ class KeptKernels:
         for kernel_id in manager.list_kernel_ids():
             kernel = manager.get_kernel(kernel_id)
             provisioner = kernel.provisioner
-            names = self._names.get(provisioner.pid)
-            if names is not None and await is_kept(provisioner):
-                self._kept.append(KeptKernel(provisioner, names))
+            read = self._read.get(provisioner.pid)
+            if read is not None and await is_kept(provisioner):
+                self._kept.append(KeptKernel(provisioner, read))
                 kernel.stop_restarter()
                 manager.stop_watching_activity(kernel_id)
                 manager.stop_buffering(kernel_id)
